@@ -1,0 +1,66 @@
+"""Every local and remote path of tpufleet, in one place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tpufleet.errors import StateError
+
+# On a host everything lies below the host's root: `/` on a real VM, a directory on the rehearsal cloud.
+REMOTE_BASE = '"${TPUFLEET_HOST_ROOT-}"/var/lib/tpufleet'
+
+
+def remote_agent(digest: str) -> str:
+    """The agent's directory on a host, as a word for the host's shell."""
+    return f"{REMOTE_BASE}/lib/{digest}"
+
+
+def remote_bundle(repo_id: str, commit: str) -> str:
+    """Where a git bundle is put on a host, as a word for the host's shell."""
+    return f"{REMOTE_BASE}/code/{repo_id}/bundles/{commit}.bundle"
+
+
+class LocalPaths:
+    """What lies beside the fleet file: `.tpufleet/` (state) and `artifacts/FLEET/` (what came home)."""
+
+    def __init__(self, config: Path, fleet: str) -> None:
+        self.config = config
+        self.directory = config.parent
+        self.state = self.directory / ".tpufleet"
+        self.key = self.state / "key"
+        self.journal = self.state / "journal.db"
+        self.lock = self.state / "lock"
+        self.pins = self.state / "hostkeys.json"
+        self.known_hosts = self.state / "known_hosts"
+        self.ssh_config = self.state / "ssh_config"
+        self.emulator = self.state / "emulator"
+        self.artifacts = self.directory / "artifacts" / fleet
+        self.runs = self.artifacts / "runs"
+        self.report = self.artifacts / "report" / "index.html"
+
+    def ensure_state(self) -> Path:
+        """Make the state directory (0700, ignored by git) and return it; raises StateError when it can't be made."""
+        try:
+            self.state.mkdir(mode=0o700, exist_ok=True)
+            self.state.chmod(0o700)
+            ignore = self.state / ".gitignore"
+            if not ignore.exists():
+                write_atomically(ignore, b"*\n")
+        except OSError as error:
+            raise StateError(
+                f"the state directory {self.state} can't be made: {error.strerror or error}",
+                hint="check who owns the directory of the fleet file",
+            ) from error
+        return self.state
+
+
+def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Replace `path` by `data` so that a reader, or a crash, sees the old content or the new one, never a part."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
