@@ -156,7 +156,7 @@ class Host:
 
 @dataclass(frozen=True)
 class HostView:
-    """A host and what was heard from it: its probe, or an `error`, or that it is `bare` (nothing of ours on it)."""
+    """A host and what was heard from it: its probe, an `error`, or that it is `bare` (nothing of ours there)."""
 
     host: Host
     probe: Mapping[str, Any] | None = None

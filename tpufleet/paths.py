@@ -40,7 +40,7 @@ class LocalPaths:
         self.report = self.artifacts / "report" / "index.html"
 
     def ensure_state(self) -> Path:
-        """Make the state directory (0700, ignored by git) and return it; raises StateError when it can't be made."""
+        """Make the state directory (0700, ignored by git) and return it; raises StateError when it can not."""
         try:
             self.state.mkdir(mode=0o700, exist_ok=True)
             self.state.chmod(0o700)

@@ -1,0 +1,105 @@
+"""Pure: a job and the values asked for -> the runs it stands for, with stable, readable ids."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+
+from tpufleet.errors import UsageError
+from tpufleet.model import JobSpec, RunSpec, Scalar
+from tpufleet.names import ParamName, RunId, slug
+
+PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
+MAX_RUNS = 10_000
+
+
+def expand(
+    name: str,
+    job: JobSpec,
+    *,
+    settings: Mapping[ParamName, Scalar] | None = None,
+    grid: Mapping[ParamName, Sequence[Scalar]] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> tuple[RunSpec, ...]:
+    """The runs of job `name`: the product of its grid, where `grid` replaces axes and `settings` fixes them.
+
+    Raises UsageError for a placeholder that nothing fills, and for points whose ids can't be told apart.
+    """
+    axes: dict[str, Sequence[Scalar]] = {str(key): values for key, values in job.grid.items()}
+    axes |= {str(key): values for key, values in (grid or {}).items()}
+    axes |= {str(key): (value,) for key, value in (settings or {}).items()}
+    count = 1
+    for values in axes.values():
+        count *= len(values)
+    if count > MAX_RUNS:
+        raise UsageError(f"job {name!r} stands for {count:,} runs; at most {MAX_RUNS:,} make sense")
+    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    runs = tuple(_run(name, job, point, env or {}) for point in points)
+    _refuse_twins(name, runs)
+    return runs
+
+
+def run_id(job: str, params: Mapping[str, Scalar]) -> str:
+    """`gpt-lr0.001-seed0`; a value that would not survive as a file name is followed by a short hash of itself."""
+    parts = [job]
+    for key, value in params.items():
+        text = slug(value)
+        if text != _written(value):
+            text = f"{text[:24]}.{hashlib.sha256(repr(value).encode()).hexdigest()[:6]}"
+        parts.append(f"{key.lower()}{text}")
+    whole = "-".join(parts)
+    if len(whole) > 128:
+        whole = f"{whole[:115]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+    return RunId(whole)
+
+
+def _run(name: str, job: JobSpec, params: Mapping[str, Scalar], env: Mapping[str, str]) -> RunSpec:
+    return RunSpec(
+        id=run_id(name, params),
+        job=name,
+        params=params,
+        command=tuple(_fill(word, params, name) for word in job.command),
+        env={key: _fill(value, params, name) for key, value in job.env.items()} | dict(env),
+        spec=job,
+    )
+
+
+def _fill(word: str, params: Mapping[str, Scalar], job: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        key = match.group(1)
+        if key is None:
+            return match.group(0)[0]
+        if key not in params:
+            raise UsageError(
+                f"job {job!r} uses {{{key}}}, which nothing gives a value",
+                hint=f"add {key} to the job's grid, or say --set {key}=VALUE; for a plain brace write {{{{",
+            )
+        return _written(params[key])
+
+    return PLACEHOLDER.sub(value, word)
+
+
+def _written(value: Scalar) -> str:
+    """As a person would type it: booleans as YAML writes them."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _refuse_twins(name: str, runs: Sequence[RunSpec]) -> None:
+    seen: dict[str, RunSpec] = {}
+    for run in runs:
+        if run.id in seen:
+            raise UsageError(f"two points of job {name!r} have the id {run.id}: {dict(run.params)}")
+        seen[run.id] = run
+
+
+def parse_value(text: str) -> Scalar:
+    """A value typed on the command line: a number or a boolean where it reads as one, else text."""
+    if text in ("true", "false"):
+        return text == "true"
+    if re.fullmatch(r"[+-]?\d{1,18}", text):
+        return int(text)
+    if re.fullmatch(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?", text):
+        return float(text)
+    return text
