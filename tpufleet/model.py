@@ -256,6 +256,7 @@ class Code:
     url: str | None = None
     directory: Path | None = None
     uncommitted: int = 0
+    shallow: tuple[str, ...] = ()  # where a shallow clone ends (as a CI checkout does)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ time-out and an explicit retry, since the client's own default for both is "none
 (v2 to v6e), which is why it stays behind `cloud.port`.
 """
 
-# Google's client and its libraries carry only partial types: what comes out of them is `Any` until `_node` names it.
+# Google's client and its libraries are only partly typed: what comes out of them is `Any` until `_node` names it.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -128,9 +128,7 @@ class TpuCloud:
             return None
 
     def host_keys(self, name: str, zone: str) -> Sequence[str | None]:
-        request = tpu_v2.GetGuestAttributesRequest(
-            name=self._name(zone, name), query_path="hostkeys/", worker_ids=[""]
-        )
+        request = tpu_v2.GetGuestAttributesRequest(name=self._name(zone, name), query_path="hostkeys/", worker_ids=[""])
         answer = _asked(lambda: self._client.get_guest_attributes(request, **self._options), name)
         return tuple(_host_key(worker) for worker in answer.guest_attributes)
 
@@ -183,9 +181,7 @@ def _asked(call: Callable[[], Any], subject: str) -> Any:
     except google_errors.GoogleAPICallError as error:
         raise _meaning(error, subject) from error
     except requests.exceptions.RequestException as error:
-        raise CloudUnreachable(
-            "the Cloud TPU API does not answer", where=subject, hint="tpufleet doctor"
-        ) from error
+        raise CloudUnreachable("the Cloud TPU API does not answer", where=subject, hint="tpufleet doctor") from error
 
 
 def _meaning(error: google_errors.GoogleAPICallError, subject: str) -> CloudError:

@@ -1,0 +1,177 @@
+"""Bring home what runs leave behind: logs, metrics, completions, checkpoints. Verified, whole or absent, once.
+
+All hosts side by side, one connection and one stream per host. What was cut is taken up at the byte where it
+ended; what is home already isn't sent again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tpufleet.errors import HostFault
+from tpufleet.model import Host, HostView
+from tpufleet.ops.fleet import Fleet
+from tpufleet.ops.home import RunHome, Wanted, read_runs, write_json
+from tpufleet.ssh.fanout import gather
+from tpufleet.ssh.port import Stream
+
+CHUNK = 1 << 20
+SCHEMA = 1
+
+
+@dataclass
+class Collected:
+    """What one `collect` brought: bytes and files that travelled, and what is not home (`problems`)."""
+
+    runs: int = 0
+    files: int = 0
+    bytes: int = 0
+    checkpoints: int = 0
+    problems: list[str] = field(default_factory=list[str])
+
+    def add(self, other: Collected) -> None:
+        self.runs += other.runs
+        self.files += other.files
+        self.bytes += other.bytes
+        self.checkpoints += other.checkpoints
+        self.problems += other.problems
+
+
+def collect(
+    fleet: Fleet,
+    views: Sequence[HostView],
+    *,
+    only: frozenset[str] = frozenset(),
+    progress: Callable[[int], None] = lambda _bytes: None,
+) -> Collected:
+    """Bring the runs (or `only` those) home from all hosts and write `runs.json`; `progress` is told bytes."""
+    total = Collected()
+    states: dict[str, dict[str, Any]] = {run["id"]: run for run in read_runs(fleet.paths.artifacts / "runs.json")}
+    writing = threading.Lock()
+    reachable = [view.host for view in views if view.probe]
+    total.problems += [f"{view.host.name}: {view.error}" for view in views if view.error]
+
+    def bring(host: Host) -> None:
+        brought = _Host(fleet, host, only, progress).collect()
+        with writing:
+            total.add(brought.done)
+            states.update({state["id"]: state for state in brought.states})
+
+    for outcome in gather(reachable, bring):
+        if outcome.error:
+            total.problems.append(f"{outcome.item.name}: {outcome.error.message}")
+    write_runs(fleet, list(states.values()))
+    return total
+
+
+def write_runs(fleet: Fleet, states: Sequence[dict[str, Any]]) -> None:
+    fleet.paths.artifacts.mkdir(parents=True, exist_ok=True)
+    ordered = sorted(states, key=lambda state: str(state["id"]))
+    write_json(fleet.paths.artifacts / "runs.json", {"schema": SCHEMA, "fleet": fleet.spec.fleet, "runs": ordered})
+
+
+class _Host:
+    """One host's share of a collect."""
+
+    def __init__(self, fleet: Fleet, host: Host, only: frozenset[str], progress: Callable[[int], None]) -> None:
+        self._fleet = fleet
+        self._host = host
+        self._only = only
+        self._progress = progress
+        self.done = Collected()
+        self.states: list[dict[str, Any]] = []
+
+    def collect(self) -> _Host:
+        agent = self._fleet.agent(self._host)
+        manifest = agent.ask("manifest", {"runs": sorted(self._only) or None}, timeout_s=600)
+        homes: list[tuple[RunHome, dict[str, Any]]] = []
+        for offered in manifest["runs"]:
+            home = RunHome.open(self._fleet.paths.runs, str(offered["state"]["id"]))
+            home.directory.mkdir(parents=True, exist_ok=True)
+            homes.append((home, offered))
+        for home, offered in homes:
+            self._bring(home, offered)
+        if self.done.files:
+            self._fleet.say(self._host.name, f"{self.done.files} files, {self.done.bytes / 1e6:.1f} MB home", "done")
+        return self
+
+    def _bring(self, home: RunHome, offered: dict[str, Any]) -> None:
+        plain = [wanted for entry in offered["files"] if (wanted := home.wanted(entry))]
+        checkpoints = [
+            (checkpoint, items)
+            for checkpoint in offered["checkpoints"]
+            if checkpoint["verified"] and (items := home.wanted_of_checkpoint(checkpoint))
+        ]
+        self.done.problems += [
+            f"{home.directory.name}: {checkpoint['name']} on {self._host.name} is not as its manifest says"
+            for checkpoint in offered["checkpoints"]
+            if not checkpoint["verified"]
+        ]
+        self._fetch([*plain, *(item for _, items in checkpoints for item in items if item.offset < item.size)])
+        for item in plain:
+            if item.part.exists():
+                home.finish(item)
+        for checkpoint, items in checkpoints:
+            home.finish_checkpoint(checkpoint, items)
+            self.done.checkpoints += 1
+        home.write_index()
+        home.write_state(offered["state"])
+        self.states.append(offered["state"])
+        self.done.runs += 1
+
+    def _fetch(self, wanted: Sequence[Wanted]) -> None:
+        if not wanted:
+            return
+        ask = [
+            {"run": item.run, "path": item.path, "offset": item.offset, "length": item.size - item.offset}
+            for item in wanted
+        ]
+        with self._fleet.agent(self._host).open("fetch", {"files": ask}) as stream:
+            for item in wanted:
+                self._receive(stream, item)
+
+    def _receive(self, stream: Stream, item: Wanted) -> None:
+        header = _header(stream, item)
+        left = int(header["length"])
+        if left < 0:  # gone since the manifest was made: the next collect sees why
+            return
+        with item.part.open("r+b" if item.part.exists() else "w+b") as file:
+            file.seek(item.offset)
+            file.truncate()
+            while left:
+                chunk = stream.read(min(CHUNK, left))
+                if not chunk:
+                    raise HostFault(
+                        f"the transfer of {item.path} was cut", kind="cut", hint="run the same command again"
+                    )
+                file.write(chunk)
+                left -= len(chunk)
+                self.done.bytes += len(chunk)
+                self._progress(len(chunk))
+        self.done.files += 1
+
+
+def _header(stream: Stream, item: Wanted) -> dict[str, Any]:
+    try:
+        header = json.loads(stream.readline(65536))
+        if (header["run"], header["path"], header["offset"]) != (item.run, item.path, item.offset):
+            raise ValueError
+        if not -1 <= int(header["length"]) <= item.size - item.offset:
+            raise ValueError
+    except (ValueError, KeyError, TypeError) as error:
+        raise HostFault(f"the host did not send {item.path} as asked", kind="cut", hint="tpufleet doctor") from error
+    return header
+
+
+def summary(collected: Collected) -> str:
+    """One line for a person."""
+    if not collected.files:
+        return f"{collected.runs} runs: nothing new"
+    return (
+        f"{collected.runs} runs: {collected.files} files ({collected.bytes / 1e6:.1f} MB) came home, "
+        f"{collected.checkpoints} new checkpoints"
+    )

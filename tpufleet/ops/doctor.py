@@ -1,0 +1,103 @@
+"""Check what usually goes wrong; every finding comes with the command that mends it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tpufleet.errors import TpufleetError
+from tpufleet.model import HostView, NodeState, Snapshot, Spec
+from tpufleet.ops.code import resolve
+from tpufleet.ops.fleet import Fleet
+from tpufleet.ops.observe import observe
+from tpufleet.paths import LocalPaths
+from tpufleet.plan import wanted_nodes
+
+LOW_DISK = 2 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: `text` says what was seen, `fix` the command that mends it when it isn't `ok`."""
+
+    check: str
+    ok: bool
+    text: str
+    fix: str | None = None
+
+
+def local_findings(spec: Spec, paths: LocalPaths) -> Iterator[Finding]:
+    """What can be said without the cloud: programs, disk, the repository."""
+    for program, use in (("git", "bring code to the hosts"), ("ssh", "open shells (tpufleet ssh)")):
+        where = shutil.which(program)
+        yield Finding(program, where is not None, _version(program) if where else f"missing; needed to {use}", program)
+    free = shutil.disk_usage(paths.directory).free
+    yield Finding(
+        "disk", free > LOW_DISK, f"{free / 1e9:.1f} GB free at home", "free some space, or move the fleet file"
+    )
+    if spec.code is None:
+        yield Finding("code", False, "the file names no repository", "add code.repo to the fleet file")
+        return
+    try:
+        code = resolve(spec.code, paths.directory)
+    except TpufleetError as error:
+        yield Finding("code", False, error.message, error.hint)
+    else:
+        note = f"; {code.uncommitted} files have changes that are not committed" if code.uncommitted else ""
+        yield Finding("code", True, f"{spec.code.repo} at {code.commit[:12]}{note}")
+
+
+def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
+    """What the cloud and the hosts say."""
+    try:
+        snapshot = observe(fleet)
+    except TpufleetError as error:
+        yield Finding("cloud", False, str(error), error.hint)
+        return
+    yield Finding("cloud", True, f"answers in {', '.join(fleet.spec.cloud.zones)}")
+    yield from _node_findings(fleet, snapshot)
+    for view in snapshot.hosts:
+        yield from _host_findings(fleet, view)
+
+
+def _node_findings(fleet: Fleet, snapshot: Snapshot) -> Iterator[Finding]:
+    wanted = wanted_nodes(fleet.spec)
+    there = {node.name: node for node in snapshot.nodes}
+    missing = [name for name in wanted if name not in there or there[name].state is not NodeState.READY]
+    ready = len(wanted) - len(missing)
+    yield Finding("nodes", not missing, f"{ready} of {len(wanted)} nodes are ready", "tpufleet create")
+    surplus = sorted(set(there) - set(wanted))
+    if surplus:
+        yield Finding("nodes", False, f"not in the file: {', '.join(surplus)}", "tpufleet create --dry-run")
+
+
+def _host_findings(fleet: Fleet, view: HostView) -> Iterator[Finding]:
+    name = view.host.name
+    if view.probe is None:
+        text = view.error or "made, but nothing of tpufleet is on it yet"
+        yield Finding(name, False, text, "tpufleet create")
+        return
+    expected = wanted_nodes(fleet.spec)
+    pool = next((pool for node, pool in expected.items() if node == view.host.node), None)
+    chips = len(view.chips)
+    if pool and chips < pool.type.chips_per_host:
+        fix = f"tpufleet delete {view.host.node}, then tpufleet create"
+        yield Finding(name, False, f"{chips} of {pool.type.chips_per_host} chips", fix)
+    busy = [chip for chip in view.chips if chip["state"] == "busy"]
+    if busy:
+        held = ", ".join(f"chip {chip['index']} by pid {chip.get('pid')}" for chip in busy)
+        yield Finding(name, False, f"held by something that is not tpufleet's: {held}", f"tpufleet ssh {name}")
+    free = int(view.probe["disk"]["free"])
+    yield Finding(name, free > LOW_DISK, f"{chips} chips, {free / 1e9:.1f} GB free", f"tpufleet ssh {name} -- df -h")
+
+
+def _version(program: str) -> str:
+    flag = "-V" if program == "ssh" else "--version"
+    done = subprocess.run([program, flag], capture_output=True, text=True, timeout=10, check=False)
+    return (done.stdout or done.stderr).strip().splitlines()[0]
+
+
+def all_well(findings: Sequence[Finding]) -> bool:
+    return all(finding.ok for finding in findings)

@@ -1,0 +1,157 @@
+"""The runs' files at home: `artifacts/FLEET/runs/RUN/…`, what is there already, and what is written beside it.
+
+Whatever a host says of names and sizes is checked here before a path is made of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tpufleet.errors import HostFault
+from tpufleet.names import RunId, shown
+from tpufleet.paths import write_atomically
+
+GROWING = "log.txt"  # only ever appended to, so that its tail is enough
+PARTS = ".parts"
+INDEX = ".collected.json"
+MAX_DEPTH = 8
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Bytes to fetch: `path` of `run` from `offset`, `size` in all; they are appended to `part`."""
+
+    run: str
+    path: str
+    offset: int
+    size: int
+    part: Path
+    mtime_ns: int = 0
+    sha256: str | None = None
+
+
+@dataclass
+class RunHome:
+    """One run's directory at home; `collected` remembers size and mtime on the host of each file that is here."""
+
+    directory: Path
+    collected: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+
+    @classmethod
+    def open(cls, runs: Path, run: str) -> RunHome:
+        try:
+            directory = runs / RunId(run)
+        except ValueError as error:
+            raise HostFault(f"a run has an impossible name: {error}", kind="bad-name") from error
+        try:
+            collected = json.loads((directory / INDEX).read_text())
+        except (OSError, ValueError):
+            collected = {}
+        return cls(directory, collected if isinstance(collected, dict) else {})
+
+    def wanted(self, entry: Mapping[str, Any]) -> Wanted | None:
+        """What is missing of a plain file (log, metrics, completions, artifacts); None when nothing is."""
+        path, size, mtime = safe(str(entry["path"])), int(entry["size"]), int(entry.get("mtime_ns", 0))
+        target = self.directory / path
+        here = target.stat().st_size if target.is_file() else -1
+        if here == size and self.collected.get(str(path)) == [size, mtime]:
+            return None
+        part = self._part(path)
+        if path == PurePosixPath(GROWING):
+            if here == size:
+                return None
+            if 0 <= here < size:
+                return Wanted(self.directory.name, str(path), here, size, target, mtime)
+        part.unlink(missing_ok=True)
+        return Wanted(self.directory.name, str(path), 0, size, part, mtime)
+
+    def wanted_of_checkpoint(self, checkpoint: Mapping[str, Any]) -> list[Wanted]:
+        """What is missing of a verified checkpoint; an empty list when it is home, whole."""
+        name = str(checkpoint["name"])
+        folder = safe(f"checkpoints/{name}")
+        if (self.directory / folder).is_dir():
+            return []
+        wanted: list[Wanted] = []
+        for entry in checkpoint["files"]:
+            path = safe(f"{folder}/{entry['path']}")
+            part = self._part(path)
+            size = int(entry["size"])
+            here = part.stat().st_size if part.is_file() else 0
+            if here > size:
+                part.unlink()
+                here = 0
+            wanted.append(Wanted(self.directory.name, str(path), here, size, part, sha256=str(entry["sha256"])))
+        return wanted
+
+    def finish(self, item: Wanted) -> None:
+        """A plain file has arrived: put it in its place and remember what it is a copy of."""
+        target = self.directory / item.path
+        if item.part != target:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            item.part.replace(target)
+        self.collected[item.path] = [target.stat().st_size, item.mtime_ns]
+
+    def finish_checkpoint(self, checkpoint: Mapping[str, Any], items: Sequence[Wanted]) -> None:
+        """All files of a checkpoint have arrived: verify each, then show the whole at once by renaming it.
+
+        A file that is not as its manifest says is removed, so that the next try fetches it again: HostFault.
+        """
+        for item in items:
+            if item.part.stat().st_size != item.size or _sha256(item.part) != item.sha256:
+                item.part.unlink()
+                raise HostFault(
+                    f"{item.path} of {item.run} arrived damaged", kind="damaged", hint="run the same command again"
+                )
+        folder = safe(f"checkpoints/{checkpoint['name']}")
+        target = self.directory / folder
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._part(folder).replace(target)
+
+    def write_state(self, state: Mapping[str, Any]) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_json(self.directory / "run.json", state)
+
+    def write_index(self) -> None:
+        write_json(self.directory / INDEX, self.collected)
+
+    def _part(self, path: PurePosixPath) -> Path:
+        part = self.directory / PARTS / path
+        part.parent.mkdir(parents=True, exist_ok=True)
+        return part
+
+
+def safe(path: str) -> PurePosixPath:
+    """`path` as a relative path that stays where it belongs; raises HostFault for any other."""
+    pure = PurePosixPath(path)
+    hostile = (
+        not path
+        or pure.is_absolute()
+        or len(pure.parts) > MAX_DEPTH
+        or any(part == ".." or part.startswith(".") or len(part) > 200 or not part.isprintable() for part in pure.parts)
+    )
+    if hostile or str(pure) != path:
+        raise HostFault(f"a host offers a file of an impossible name: {shown(path)}", kind="bad-name")
+    return pure
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_atomically(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode(), mode=0o644)
+
+
+def read_runs(path: Path) -> list[dict[str, Any]]:
+    """The runs of an earlier collect; none when there was none, or its file is broken (it is written anew)."""
+    try:
+        document = json.loads(path.read_text())
+        return [run for run in document["runs"] if isinstance(run, dict) and "id" in run]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
