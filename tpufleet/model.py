@@ -206,9 +206,12 @@ class AwaitNode:
 
 @dataclass(frozen=True)
 class DeleteNode:
+    """`surplus`: the node runs, but the file doesn't want it (any more)."""
+
     name: str
     zone: str
     why: str
+    surplus: bool = False
 
 
 Action = CreateNode | StartNode | AwaitNode | DeleteNode

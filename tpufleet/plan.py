@@ -47,7 +47,7 @@ def plan_create(spec: Spec, snapshot: Snapshot) -> Plan:
         else:
             actions += _towards_ready(name, pool, node, spec)
     surplus = sorted(set(there) - set(wanted))
-    actions += [DeleteNode(name, there[name].zone, "not in the file") for name in surplus]
+    actions += [DeleteNode(name, there[name].zone, "not in the file", surplus=True) for name in surplus]
     return Plan(tuple(actions), tuple(conflicts))
 
 

@@ -84,7 +84,7 @@ class GiveUp(NamedTuple):
     why: str
 
 
-Decision = Union[Restart, GiveUp]  # noqa: UP007 - evaluated on import, and hosts may have Python 3.10
+Decision = Union[Restart, GiveUp]
 
 
 def decide(policy: Policy, attempts: Sequence[EndedAttempt], reason: Reason) -> Decision:

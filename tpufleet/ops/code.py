@@ -114,7 +114,7 @@ class _Bundle:
             return self._made
 
     def _make(self) -> Path:
-        """`git bundle` wants a ref; a bare repository that borrows the objects gets one, the original stays as it is."""
+        """`git bundle` wants a ref; a bare repository that borrows the objects gets one, the original is left alone."""
         objects = _git(self._directory, "rev-parse", "--path-format=absolute", "--git-path", "objects")
         bare = self._aside / "borrowed.git"
         _git(self._aside, "init", "--quiet", "--bare", str(bare))

@@ -1,0 +1,77 @@
+"""Options that several verbs share, and the global ones that may stand anywhere on the line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, TypeVar
+
+import typer
+
+from tpufleet.cli.session import Session
+from tpufleet.errors import UsageError
+from tpufleet.model import Scalar
+from tpufleet.names import ParamName
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; touch nothing.")]
+On = Annotated[str, typer.Option("--on", metavar="SEL", help="Hosts or nodes, comma-separated; * and ? match.")]
+
+GLOBAL_FLAGS = frozenset({"--json", "--quiet", "-q", "--no-color"})
+GLOBAL_VALUES = frozenset({"--config", "-c"})
+T = TypeVar("T")
+
+
+def hoisted(words: Sequence[str]) -> list[str]:
+    """The command line with global options moved to the front, so that `tpufleet status --json` works as well.
+
+    What follows `--` belongs to another program and stays as it is.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    front: list[str] = []
+    rest: list[str] = []
+    ours = iter(words[:end])
+    for word in ours:
+        if word in GLOBAL_FLAGS or word.startswith("--config="):
+            front.append(word)
+        elif word in GLOBAL_VALUES:
+            front += [word, *([value] if (value := next(ours, None)) is not None else [])]
+        else:
+            rest.append(word)
+    return [*front, *rest, *words[end:]]
+
+
+def session(context: typer.Context) -> Session:
+    """The invocation that the application's callback has made."""
+    return context.ensure_object(Session)
+
+
+def settings(pairs: Iterable[str]) -> dict[ParamName, Scalar]:
+    """`--set lr=0.01` … -> values; raises UsageError."""
+    from tpufleet.sweep import parse_value
+
+    return {name: parse_value(value) for name, value in _pairs("--set", pairs)}
+
+
+def axes(pairs: Iterable[str]) -> dict[ParamName, tuple[Scalar, ...]]:
+    """`--grid lr=0.01,0.001` … -> values per name; raises UsageError."""
+    from tpufleet.sweep import parse_value
+
+    return {name: tuple(parse_value(part) for part in value.split(",")) for name, value in _pairs("--grid", pairs)}
+
+
+def environment(pairs: Iterable[str]) -> dict[str, str]:
+    """`--env NAME=VALUE` … -> variables; raises UsageError."""
+    return {str(name): value for name, value in _pairs("--env", pairs)}
+
+
+def _pairs(option: str, pairs: Iterable[str]) -> list[tuple[ParamName, str]]:
+    found: list[tuple[ParamName, str]] = []
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        try:
+            found.append((ParamName(name), value))
+        except ValueError as error:
+            raise UsageError(f"{option}: {error}", hint=f"{option} NAME=VALUE") from error
+        if not equals or not value or "\0" in value:
+            raise UsageError(f"{option} {name} has no value", hint=f"{option} {name}=VALUE")
+    return found

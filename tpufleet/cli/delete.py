@@ -1,0 +1,51 @@
+"""`tpufleet delete`: take the fleet down and prove it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tpufleet.cli.arguments import DryRun, Yes, session
+from tpufleet.cli.create import show_plan
+
+
+def delete(
+    context: typer.Context,
+    nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE...]", help="Only these; default: all.")] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Take the fleet (or some nodes) down, wait until all is gone, and list every zone as the proof.
+
+    Example: tpufleet collect && tpufleet delete --yes
+    """
+    from tpufleet.ops import delete as operation
+
+    this = session(context)
+    with this.fleet("delete") as fleet, this.changing(fleet):
+        plan = operation.plan(fleet, nodes or ())
+        if dry_run:
+            show_plan(this.out, fleet.spec.fleet, plan)
+            return
+        if plan.actions and not yes:
+            going = operation.at_risk(fleet, plan)
+            lost = f" {len(going)} runs have not ended: {', '.join(going[:3])}." if going else ""
+            this.out.confirm(
+                f"Delete {', '.join(action.name for action in plan.actions)}, with all on them?{lost}", yes=yes
+            )
+        proof = operation.delete(fleet, plan)
+    if not plan.actions:
+        this.out.line("nothing to do")
+    for item in proof:
+        this.out.line(
+            f"{item.zone}: {item.nodes} nodes, {item.queued_resources} queued resources of {fleet.spec.fleet}"
+        )
+    this.out.data(
+        fleet=fleet.spec.fleet,
+        dry_run=False,
+        deleted=[action.name for action in plan.actions],
+        proof=[{"zone": item.zone, "nodes": item.nodes, "queued_resources": item.queued_resources} for item in proof],
+    )
+    if not nodes:
+        operation.raise_unless_empty(proof)

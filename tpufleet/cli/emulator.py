@@ -1,0 +1,101 @@
+"""`tpufleet emulator`: the rehearsal cloud of this fleet, in the background."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from tpufleet.cli.arguments import session
+from tpufleet.errors import UsageError
+from tpufleet.model import Provider, Spec
+from tpufleet.paths import LocalPaths
+
+if TYPE_CHECKING:
+    from tpufleet.emulator.launch import Running
+
+app = typer.Typer(
+    name="emulator",
+    help="The rehearsal cloud: Cloud TPU's API and its hosts, on this machine.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+
+def ensure_running(spec: Spec, paths: LocalPaths) -> Running:
+    """The fleet's rehearsal cloud, started if it isn't running."""
+    from tpufleet.emulator.launch import start
+
+    directories = [_existing(paths.directory / Path(entry).expanduser()) for entry in spec.cloud.emulator.path]
+    return start(paths.emulator, path=directories, create_seconds=spec.cloud.emulator.create_seconds)
+
+
+@app.command("start")
+def start(context: typer.Context) -> None:
+    """Start it in the background (`create` does so by itself).
+
+    Example: tpufleet emulator start
+    """
+    from tpufleet.emulator.launch import running
+
+    this = session(context)
+    spec, paths = _rehearsed(context)
+    paths.ensure_state()
+    before = running(paths.emulator)
+    now = ensure_running(spec, paths)
+    word = "runs already" if before else "started"
+    this.out.line(f"the rehearsal cloud {word}: {now.url} (pid {now.pid})")
+    this.out.data(running=True, changed=before is None, pid=now.pid, url=now.url, ssh_port=now.ssh_port)
+
+
+@app.command("stop")
+def stop(context: typer.Context) -> None:
+    """Stop it and everything that runs on its hosts; its nodes come back with the next start.
+
+    Example: tpufleet emulator stop
+    """
+    from tpufleet.emulator.launch import stop as end
+
+    this = session(context)
+    _, paths = _rehearsed(context)
+    stopped = end(paths.emulator)
+    this.out.line("the rehearsal cloud is stopped" if stopped else "the rehearsal cloud is not running; nothing to do")
+    this.out.data(running=False, changed=stopped)
+
+
+@app.command("status")
+def status(context: typer.Context) -> None:
+    """Say whether it runs, and where.
+
+    Example: tpufleet emulator status --json
+    """
+    from tpufleet.emulator.launch import running
+
+    this = session(context)
+    _, paths = _rehearsed(context)
+    now = running(paths.emulator)
+    if now is None:
+        this.out.line("the rehearsal cloud is not running")
+        this.out.data(running=False)
+    else:
+        this.out.line(f"the rehearsal cloud runs: {now.url} (pid {now.pid}, SSH on port {now.ssh_port})")
+        this.out.data(running=True, pid=now.pid, url=now.url, ssh_port=now.ssh_port)
+
+
+def _rehearsed(context: typer.Context) -> tuple[Spec, LocalPaths]:
+    this = session(context)
+    spec = this.spec()
+    if spec.cloud.provider is not Provider.EMULATOR:
+        raise UsageError(
+            f"this fleet is on {spec.cloud.provider}, not on the rehearsal cloud", hint="--config another.yaml"
+        )
+    return spec, this.paths(spec)
+
+
+def _existing(directory: Path) -> Path:
+    if not directory.is_dir():
+        raise UsageError(
+            f"cloud.emulator.path names {directory}, which is not a directory", hint="make demo-env makes .venv-jobs"
+        )
+    return directory

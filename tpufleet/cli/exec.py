@@ -1,0 +1,80 @@
+"""`tpufleet exec`: the same command on many hosts at once."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tpufleet.cli.arguments import On, session
+from tpufleet.cli.output import Output
+from tpufleet.errors import PartialFailure, TpufleetError, UsageError
+
+
+def exec_(
+    context: typer.Context,
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="One word an argument; no shell between.")],
+    on: On = "",
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="For each host.")] = 600.0,
+) -> None:
+    """Run a command on all hosts (or some) at once; output comes grouped by host, exit codes are summed up.
+
+    Example: tpufleet exec -- uptime
+
+    Example: tpufleet exec --on 'tpu-0,tpu-3*' -- sh -c 'df -h | tail -1'
+    """
+    from tpufleet.ops.observe import find_nodes, hosts_of, trust
+    from tpufleet.ops.selection import select
+    from tpufleet.ssh.fanout import fan_out
+    from tpufleet.ssh.port import quote
+
+    this = session(context)
+    line = quote(command)
+    results: list[dict[str, object]] = []
+    with this.fleet("exec") as fleet:
+        hosts = select(hosts_of(fleet, find_nodes(fleet)), on)
+        if not hosts:
+            raise UsageError("the fleet has no host that is ready", hint="tpufleet create")
+        trust(fleet, hosts)
+        for outcome in fan_out(hosts, lambda host: fleet.dialer.connect(host).run(line, timeout_s=timeout)):
+            name = outcome.item.name
+            if outcome.error:
+                results.append(
+                    {"host": name, "exit_code": None, "stdout": "", "stderr": "", "error": outcome.error.message}
+                )
+            else:
+                done = outcome.unwrap()
+                out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+                results.append({"host": name, "exit_code": done.exit_code, "stdout": out, "stderr": err, "error": None})
+            _show(this.out, results[-1], alone=len(hosts) == 1)
+    results.sort(key=lambda result: [host.name for host in hosts].index(str(result["host"])))
+    this.out.data(command=command, results=results)
+    _sum_up(results)
+
+
+def _show(out: Output, result: dict[str, object], *, alone: bool) -> None:
+    if out.as_json:
+        return
+    from tpufleet.text import clean
+
+    if not alone:
+        code = result["exit_code"]
+        out.line(f"── {result['host']}" + (f" (exit {code})" if code else ""))
+    sys.stdout.write(clean(str(result["stdout"]), keep_newlines=True))
+    sys.stdout.flush()
+    sys.stderr.write(clean(str(result["stderr"] or ""), keep_newlines=True))
+    if result["error"]:
+        out.note(f"{result['host']}: {result['error']}")
+
+
+def _sum_up(results: list[dict[str, object]]) -> None:
+    """Nothing when all went well; else the one host's own exit code, or PartialFailure."""
+    failed = [result for result in results if result["exit_code"] != 0]
+    if not failed:
+        return
+    if len(results) == 1 and results[0]["exit_code"]:
+        raise typer.Exit(int(str(results[0]["exit_code"])))
+    said = ", ".join(f"{item['host']} {item['error'] or 'exit ' + str(item['exit_code'])}" for item in failed[:5])
+    error: TpufleetError = PartialFailure(f"{len(failed)} of {len(results)} hosts failed: {said}")
+    raise error

@@ -1,0 +1,113 @@
+"""Stay with runs until they have ended: a table that moves on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tpufleet.cli.output import Output, rich_table
+from tpufleet.cli.render import RUN_COLUMNS, metric_words, run_rows, state_words
+from tpufleet.cli.session import Session
+from tpufleet.errors import RunFailed
+from tpufleet.model import FINAL_STATES
+from tpufleet.text import clean
+
+if TYPE_CHECKING:
+    from tpufleet.ops.fleet import Fleet
+
+LOOK_S = 1.0
+LINE_S = 15.0
+SILENT_LIMIT_S = 120.0
+
+States = Mapping[str, Mapping[str, Any]]
+
+
+def follow(this: Session, runs: Sequence[str]) -> None:
+    """Watch `runs` until all have ended. Ctrl-C ends the watching, not the runs. Raises RunFailed if one failed."""
+    with this.fleet("follow") as fleet, _picture(this.out, runs) as show:
+        states = _watch(fleet, runs, show)
+    failed = [run for run in runs if states[run]["state"] == "failed"]
+    if failed:
+        said = ", ".join(f"{run} ({state_words(states[run])})" for run in failed[:3])
+        raise RunFailed(f"{len(failed)} of {len(runs)} runs failed: {said}", hint=f"tpufleet logs {failed[0]}")
+
+
+def _watch(fleet: Fleet, runs: Sequence[str], show: Callable[[States], None]) -> States:
+    """One probe per host and look; a host that is silent for a while is waited for."""
+    from tpufleet.errors import Unreachable
+    from tpufleet.ops.observe import find_nodes, hosts_of, probe
+    from tpufleet.ops.runs import located
+
+    hosts = hosts_of(fleet, find_nodes(fleet))
+    states: dict[str, Mapping[str, Any]] = {}
+    heard = time.monotonic()
+    while True:
+        views = probe(fleet, hosts)
+        states |= {run: item.state for run, item in located(views).items() if run in runs}
+        if all(view.probe for view in views):
+            heard = time.monotonic()
+        elif time.monotonic() - heard > SILENT_LIMIT_S:
+            silent = next(view for view in views if not view.probe)
+            raise Unreachable(
+                f"silent for {SILENT_LIMIT_S:.0f} s: {silent.error}", where=silent.host.name, hint="tpufleet status"
+            )
+        show(states)
+        if len(states) == len(runs) and all(state["state"] in FINAL_STATES for state in states.values()):
+            return states
+        time.sleep(LOOK_S)
+
+
+@contextlib.contextmanager
+def _picture(out: Output, runs: Sequence[str]) -> Generator[Callable[[States], None]]:
+    if not out.live:
+        yield _Lines(out, runs).show
+        return
+    from rich.live import Live
+
+    with Live(console=out.console(), refresh_per_second=4, transient=False) as live:
+
+        def show(states: States) -> None:
+            ordered = [states[run] for run in runs if run in states]
+            rows = [[clean(cell) for cell in row] for row in run_rows(ordered)]
+            live.update(rich_table(RUN_COLUMNS, rows, numbers=("step",)), refresh=True)
+
+        yield show
+
+
+class _Lines:
+    """Plain lines: each change of a run's state, and a summary every few seconds."""
+
+    def __init__(self, out: Output, runs: Sequence[str]) -> None:
+        self._out = out
+        self._runs = runs
+        self._known: dict[str, str] = {}
+        self._last = time.monotonic()
+
+    def show(self, states: States) -> None:
+        for run in self._runs:
+            state = states.get(run)
+            if state and self._known.get(run) != state["state"]:
+                self._known[run] = str(state["state"])
+                where = ", ".join(state.get("chips") or ()) or state.get("host")
+                self._out.note(
+                    f"{run}: {state_words(state)} on {where}  {metric_words(state.get('metrics') or {})}".rstrip()
+                )
+        if time.monotonic() - self._last >= LINE_S:
+            self._last = time.monotonic()
+            self._out.note(summary([states[run] for run in self._runs if run in states]))
+
+
+def summary(states: Sequence[Mapping[str, Any]]) -> str:
+    """`8 runs: 8 running; steps 300 to 420; test_loss 2.31 to 2.62`."""
+    counts = Counter(str(state["state"]) for state in states)
+    parts = [f"{len(states)} runs: " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))]
+    steps = [int(state["step"]) for state in states if isinstance(state.get("step"), int)]
+    if steps:
+        parts.append(f"steps {min(steps)} to {max(steps)}")
+    losses = [float(state["metrics"]["test_loss"]) for state in states if "test_loss" in (state.get("metrics") or {})]
+    if losses:
+        parts.append(f"test_loss {min(losses):.3g} to {max(losses):.3g}")
+    return "; ".join(parts)

@@ -1,0 +1,54 @@
+"""Live views on a terminal (rich): imported only when there is one."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from tpufleet.cli.output import MARKS, STYLES
+from tpufleet.model import Event
+from tpufleet.text import clean
+
+MAX_LINES = 30
+
+
+class EventBoard:
+    """One line per subject, replaced by each newer event about it; what is done stays on the screen."""
+
+    def __init__(self, console: Console) -> None:
+        self._events: dict[str, Event] = {}
+        self._changing = threading.Lock()
+        self._spinner = Spinner("dots")
+        self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=10, transient=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def tell(self, event: Event) -> None:
+        with self._changing:
+            self._events[event.subject] = event
+
+    def _draw(self) -> Any:
+        with self._changing:
+            events = list(self._events.values())[-MAX_LINES:]
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column(width=1)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for event in events:
+            mark = self._spinner if event.state == "info" else Text(MARKS[event.state], STYLES[event.state])
+            table.add_row(mark, Text(clean(event.subject)), Text(clean(event.text)))
+        return table if events else Group()

@@ -1,0 +1,124 @@
+"""What a person or a program gets to see: data on stdout, progress and notes on stderr.
+
+A terminal gets tables and a live view; a pipe gets plain lines; `--json` gets one documented object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
+
+from tpufleet.errors import UsageError
+from tpufleet.model import Event
+from tpufleet.text import clean
+
+SCHEMA = 1
+MARKS = {"info": "·", "done": "✓", "failed": "✗"}
+STYLES = {"info": "dim", "done": "green", "failed": "red"}
+
+
+class Output:
+    """One command's output; `as_json`, `quiet` and `color` are what the person asked for."""
+
+    def __init__(self, *, as_json: bool = False, quiet: bool = False, color: bool = True) -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self._color = color and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+    @property
+    def live(self) -> bool:
+        """May a moving picture be drawn on stderr?"""
+        return sys.stderr.isatty() and not self.quiet and not self.as_json and os.environ.get("TERM") != "dumb"
+
+    def data(self, **fields: Any) -> None:
+        """The command's one JSON object; nothing unless `--json` was given."""
+        if self.as_json:
+            print(json.dumps({"schema": SCHEMA, **fields}, ensure_ascii=False))
+
+    def line(self, text: str = "") -> None:
+        """A line of the answer, for people."""
+        if not self.as_json:
+            print(clean(text))
+
+    def note(self, text: str) -> None:
+        """Something beside the answer."""
+        if not self.quiet:
+            print(clean(text), file=sys.stderr, flush=True)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
+        """Rows under headings; `numbers` names the columns that are set to the right."""
+        if self.as_json:
+            return
+        cells = [[clean(str(cell)) for cell in row] for row in rows]
+        if sys.stdout.isatty():
+            self._console(sys.stdout).print(rich_table(columns, cells, numbers))
+        else:
+            print_plain(columns, cells, numbers)
+
+    @contextlib.contextmanager
+    def progress(self) -> Generator[Callable[[Event], None]]:
+        """A listener for events: one line per subject that changes in place, or plain lines as they come."""
+        if not self.live:
+            yield self._plain_event
+            return
+        from tpufleet.cli.live import EventBoard
+
+        with EventBoard(self._console(sys.stderr)) as board:
+            yield board.tell
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask before something is lost; without a terminal only `--yes` is an answer. Raises UsageError for a no."""
+        if yes:
+            return
+        if self.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UsageError(f"{clean(question)} Nobody is here to ask.", hint="say --yes, or look with --dry-run")
+        print(f"{clean(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise UsageError("nothing was done")
+
+    def console(self) -> Any:
+        """A rich console on stderr, for live views."""
+        return self._console(sys.stderr)
+
+    def _plain_event(self, event: Event) -> None:
+        if not self.quiet:
+            print(f"{MARKS[event.state]} {clean(event.subject)}: {clean(event.text)}", file=sys.stderr, flush=True)
+
+    def _console(self, file: Any) -> Any:
+        from rich.console import Console
+
+        return Console(file=file, no_color=not self._color, highlight=False, markup=False)
+
+
+def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> Any:
+    """A table without boxes that folds long cells; every cell is text, never markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column.upper(), justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def print_plain(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
+    """The same for a pipe: aligned, nothing cut."""
+    lines = [[column.upper() for column in columns], *rows]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    for line in lines:
+        cells = [
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, cell, width in zip(columns, line, widths, strict=True)
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def error_fields(error: Mapping[str, Any]) -> str:
+    """The JSON object of a failed command."""
+    return json.dumps({"schema": SCHEMA, "error": dict(error)}, ensure_ascii=False)

@@ -1,0 +1,169 @@
+"""Values as JSON fields and as table rows; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from tpufleet.model import AwaitNode, CreateNode, DeleteNode, HostView, Node, Plan, Snapshot, StartNode
+
+PLAN_COLUMNS = ("action", "node", "type", "zone", "why")
+RUN_COLUMNS = ("run", "state", "chip", "step", "metrics")
+CHIP_COLUMNS = ("chip", "state", "what")
+HOST_COLUMNS = ("host", "address", "chips", "disk free", "memory free", "code", "says")
+
+
+def plan_fields(plan: Plan) -> list[dict[str, Any]]:
+    """The plan's actions as JSON."""
+    fields: list[dict[str, Any]] = []
+    for action in plan.actions:
+        match action:
+            case CreateNode(name, zone, pool):
+                more = {
+                    "accelerator": pool.accelerator,
+                    "runtime": pool.runtime or pool.type.runtime,
+                    "spot": pool.spot,
+                }
+                fields.append({"action": "create", "node": name, "zone": zone, **more})
+            case StartNode(name, zone):
+                fields.append({"action": "start", "node": name, "zone": zone})
+            case AwaitNode(name, zone):
+                fields.append({"action": "await", "node": name, "zone": zone})
+            case DeleteNode(name, zone, why):
+                fields.append({"action": "delete", "node": name, "zone": zone, "why": why})
+    return fields
+
+
+def plan_rows(plan: Plan) -> list[tuple[str, ...]]:
+    """The plan's actions as rows of PLAN_COLUMNS."""
+    return [
+        (item["action"], item["node"], item.get("accelerator", ""), item["zone"], item.get("why", ""))
+        for item in plan_fields(plan)
+    ]
+
+
+def snapshot_fields(fleet: str, snapshot: Snapshot) -> dict[str, Any]:
+    """`tpufleet --json status`, as DESIGN has it."""
+    nodes = [
+        _node_fields(node, [view for view in snapshot.hosts if view.host.node == node.name]) for node in snapshot.nodes
+    ]
+    return {"fleet": fleet, "nodes": nodes}
+
+
+def chip_rows(views: Iterable[HostView]) -> list[tuple[str, ...]]:
+    """Every chip: its name, its state, and who or what is on it."""
+    rows: list[tuple[str, ...]] = []
+    for view in views:
+        if not view.probe:
+            rows.append((view.host.name, "unreachable" if view.error else "bare", view.error or "run tpufleet create"))
+        for chip in view.chips:
+            what = chip.get("run") or chip.get("person") or ""
+            pid = f" (pid {chip['pid']})" if chip.get("pid") else ""
+            rows.append((f"{view.host.name}:{chip['index']}", str(chip["state"]), f"{what}{pid}".strip()))
+    return rows
+
+
+def run_rows(states: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Runs as rows of RUN_COLUMNS."""
+    return [
+        (
+            str(state["id"]),
+            state_words(state),
+            ", ".join(str(chip) for chip in state.get("chips") or ()) or str(state.get("host") or ""),
+            "" if state.get("step") is None else str(state["step"]),
+            metric_words(state.get("metrics") or {}),
+        )
+        for state in states
+    ]
+
+
+def state_words(state: Mapping[str, Any]) -> str:
+    """`failed: exit nonzero (1)`."""
+    reason = state.get("reason")
+    attempts = state.get("attempts") or []
+    code = attempts[-1].get("exit_code") if attempts else None
+    said = f"{state['state']}: {reason}" if reason and state["state"] != "running" else str(state["state"])
+    return f"{said} ({code})" if state["state"] == "failed" and code not in (None, 0) else said
+
+
+def metric_words(metrics: Mapping[str, Any], limit: int = 3) -> str:
+    """`test_loss 2.31  train_loss 2.2`: losses first, numbers short."""
+    names = sorted(metrics, key=lambda name: ("loss" not in name, not name.startswith("test"), name))
+    return "  ".join(f"{name} {number(metrics[name])}" for name in names[:limit])
+
+
+def number(value: object) -> str:
+    """A metric for a table: four significant digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.4g}" if math.isfinite(value) else str(value)
+
+
+def age(created: str | None, now: datetime | None = None) -> str:
+    """`3 h 12 min` since an RFC 3339 time."""
+    if not created:
+        return ""
+    try:
+        minutes = int(((now or datetime.now(UTC)) - datetime.fromisoformat(created)).total_seconds() // 60)
+    except ValueError:
+        return ""
+    days, hours = minutes // 1440, minutes // 60 % 24
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+
+
+def size(count: int) -> str:
+    """Bytes for people: `3.2 GB`."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def host_rows(views: Sequence[HostView]) -> list[tuple[str, ...]]:
+    """Hosts as rows of HOST_COLUMNS."""
+    rows: list[tuple[str, ...]] = []
+    for view in views:
+        probe = view.probe
+        if not probe:
+            word = view.error or "nothing of tpufleet on it yet"
+            rows.append((view.host.name, view.host.address, "", "", "", "", word))
+            continue
+        code = ", ".join(str(item["commit"])[:10] + ("*" if item.get("dirty") else "") for item in probe["code"][-1:])
+        free, memory = size(int(probe["disk"]["free"])), size(int(probe["memory"]["available"]))
+        rows.append((view.host.name, view.host.address, str(len(view.chips)), free, memory, code, "ok"))
+    return rows
+
+
+def _node_fields(node: Node, views: Sequence[HostView]) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "zone": node.zone,
+        "state": node.state,
+        "health": node.health,
+        "accelerator": node.accelerator,
+        "created": node.created,
+        "hosts": [_host_fields(view) for view in views],
+    }
+
+
+def _host_fields(view: HostView) -> dict[str, Any]:
+    state = "ready" if view.probe else "bare" if view.bare else "unreachable"
+    chips = [
+        {
+            "name": f"{view.host.name}:{chip['index']}",
+            **{key: chip.get(key) for key in ("state", "run", "person", "pid")},
+        }
+        for chip in view.chips
+    ]
+    fields: dict[str, Any] = {"name": view.host.name, "address": view.host.address, "state": state, "chips": chips}
+    if view.probe:
+        fields |= {key: view.probe.get(key) for key in ("disk", "memory", "code", "uptime_s")}
+    return fields | {"error": view.error}

@@ -1,0 +1,91 @@
+"""`tpufleet run`: expand a job's grid and start one training per chip."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tpufleet.cli.arguments import DryRun, axes, environment, session, settings
+from tpufleet.cli.output import Output
+from tpufleet.cli.render import RUN_COLUMNS, run_rows
+
+if TYPE_CHECKING:
+    from tpufleet.ops.start import Started
+
+Pairs = list[str]
+
+
+def run(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(help="A job of the fleet file.")],
+    set_: Annotated[Pairs | None, typer.Option("--set", metavar="K=V", help="Fix a value of the grid.")] = None,
+    grid: Annotated[
+        Pairs | None, typer.Option("--grid", metavar="K=A,B", help="Another axis, or other values.")
+    ] = None,
+    env: Annotated[Pairs | None, typer.Option("--env", metavar="K=V", help="A variable for the runs.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay and watch until all have ended.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Do again what is done already.")] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Start a job: one run for each point of its grid, one run per chip; the rest waits in the hosts' queues.
+
+    The same command again starts what failed or was stopped, and leaves alone what runs or is done.
+
+    Example: tpufleet run gpt --follow
+
+    Example: tpufleet run gpt --set lr=0.003 --grid seed=0,1,2,3 --dry-run
+    """
+    from tpufleet.ops.start import Request, start
+
+    this = session(context)
+    request = Request(job, settings(set_ or ()), axes(grid or ()), environment(env or ()), restart)
+    with this.fleet("run") as fleet, this.changing(fleet):
+        started = start(fleet, request, dry_run=dry_run)
+    _show(this.out, started, dry_run=dry_run)
+    if follow and not dry_run:
+        from tpufleet.cli.follow import follow as watch
+
+        watch(this, [spec.id for spec in started.runs])
+
+
+def _show(out: Output, started: Started, *, dry_run: bool) -> None:
+    plan = started.launch
+    if dry_run:
+        out.table(
+            ("run", "host", "command"),
+            [(spec.id, _where(started, spec.id), " ".join(spec.command)) for spec in started.runs],
+        )
+    else:
+        out.table(RUN_COLUMNS, run_rows(started.states.values()))
+    for word, ids in (
+        ("already running or queued", plan.active),
+        ("done already", plan.done),
+        ("not heard of", plan.unknown),
+    ):
+        if ids:
+            out.line(f"{word}: {len(ids)}" + (f" ({', '.join(ids)})" if len(ids) <= 4 else ""))
+    if not plan.placed:
+        out.line("nothing to do")
+    out.data(
+        dry_run=dry_run,
+        commit=started.code.commit,
+        placed=dict(plan.placed),
+        active=list(plan.active),
+        done=list(plan.done),
+        unknown=list(plan.unknown),
+        runs=[started.states.get(spec.id) or _planned(started, spec.id) for spec in started.runs],
+    )
+
+
+def _planned(started: Started, run: str) -> dict[str, object]:
+    spec = next(spec for spec in started.runs if spec.id == run)
+    where = started.launch.placed.get(run)
+    return {"id": run, "job": spec.job, "params": dict(spec.params), "command": list(spec.command), "host": where}
+
+
+def _where(started: Started, run: str) -> str:
+    plan = started.launch
+    if run in plan.placed:
+        return plan.placed[run]
+    return "(done)" if run in plan.done else "(running or queued)" if run in plan.active else "(not heard of)"

@@ -1,0 +1,94 @@
+"""One invocation: the global options, the fleet file, and the way to the cloud and the hosts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpufleet.cli.output import Output
+from tpufleet.errors import CloudUnreachable, UsageError
+from tpufleet.model import Provider, Spec
+from tpufleet.paths import LocalPaths
+
+if TYPE_CHECKING:
+    from tpufleet.cloud.port import Cloud
+    from tpufleet.ops.fleet import Fleet
+
+LOCK_WAIT_S = 600.0
+
+
+@dataclass
+class Session:
+    """What the global options say; commands ask it for the file and the fleet."""
+
+    config: Path
+    out: Output
+
+    def spec(self) -> Spec:
+        from tpufleet.config import load
+
+        return load(self.config)
+
+    def paths(self, spec: Spec) -> LocalPaths:
+        return LocalPaths(self.config.absolute(), spec.fleet)
+
+    @contextlib.contextmanager
+    def fleet(self, command: str, *, start: bool = False) -> Generator[Fleet]:
+        """The fleet, connected; every connection is closed at the end. `start` starts the rehearsal cloud if needed."""
+        from tpufleet.ops.fleet import Fleet
+        from tpufleet.ssh.client import ParamikoDialer
+        from tpufleet.ssh.keys import ensure_key
+        from tpufleet.ssh.trust import Trust
+        from tpufleet.state.store import Journal
+
+        spec = self.spec()
+        paths = self.paths(spec)
+        paths.ensure_state()
+        with contextlib.ExitStack() as stack:
+            cloud = _cloud(spec, paths, start=start)
+            stack.callback(cloud.close)
+            journal = Journal(paths.journal)
+            stack.callback(journal.close)
+            ensure_key(paths.key)
+            trust = Trust(paths.pins)
+            dialer = stack.enter_context(ParamikoDialer(spec.ssh.user, paths.key, trust))
+            emit = stack.enter_context(self.out.progress())
+            yield Fleet(spec, paths, cloud, dialer, trust, journal, command, emit)
+
+    @contextlib.contextmanager
+    def changing(self, fleet: Fleet) -> Generator[None]:
+        """Hold the fleet's lock: one command changes a fleet at a time, the next one waits and says for whom."""
+        from tpufleet.state.lock import locked
+
+        def waiting(holder: str) -> None:
+            self.out.note(f"waiting for {holder}")
+
+        with locked(fleet.paths.lock, fleet.command, wait_s=LOCK_WAIT_S, waiting=waiting):
+            yield
+
+
+def _cloud(spec: Spec, paths: LocalPaths, *, start: bool) -> Cloud:
+    if spec.cloud.provider is Provider.GCP:
+        if spec.cloud.project is None:
+            raise UsageError("the file names no project", hint="add cloud.project to the fleet file")
+        from tpufleet.cloud import tpu_api
+
+        return tpu_api.google(spec.cloud.project)
+    return _rehearsal_cloud(spec, paths, start=start)
+
+
+def _rehearsal_cloud(spec: Spec, paths: LocalPaths, *, start: bool) -> Cloud:
+    from tpufleet.cli.emulator import ensure_running
+    from tpufleet.emulator.launch import running
+
+    at = ensure_running(spec, paths) if start else running(paths.emulator)
+    if at is None:
+        raise CloudUnreachable(
+            "the rehearsal cloud is not running", hint="tpufleet create  (or: tpufleet emulator start)"
+        )
+    from tpufleet.cloud import tpu_api
+
+    return tpu_api.rehearsal(spec.cloud.project or "rehearsal", at.url, at.ssh_port)

@@ -1,0 +1,60 @@
+"""`tpufleet status`: nodes, hosts, chips, who and what is on each chip."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import typer
+
+from tpufleet.cli.arguments import session
+from tpufleet.cli.output import Output
+from tpufleet.cli.render import CHIP_COLUMNS, HOST_COLUMNS, age, chip_rows, host_rows, snapshot_fields
+from tpufleet.model import Node, NodePool, Snapshot
+
+
+def status(context: typer.Context) -> None:
+    """Show nodes, hosts and chips, and who and what is on each chip.
+
+    Example: tpufleet status --json
+    """
+    from tpufleet.ops.observe import observe
+    from tpufleet.plan import wanted_nodes
+
+    this = session(context)
+    with this.fleet("status") as fleet:
+        snapshot = observe(fleet)
+    _show(this.out, snapshot, {str(name): pool for name, pool in wanted_nodes(fleet.spec).items()})
+    this.out.data(**snapshot_fields(fleet.spec.fleet, snapshot))
+
+
+def _show(out: Output, snapshot: Snapshot, wanted: dict[str, NodePool]) -> None:
+    there = {node.name for node in snapshot.nodes}
+    rows = [
+        (node.name, node.accelerator, node.zone, node.state, age(node.created), _cost(node)) for node in snapshot.nodes
+    ]
+    rows += [(name, pool.accelerator, "", "absent", "", "") for name, pool in wanted.items() if name not in there]
+    out.table(("node", "type", "zone", "state", "age", "cost so far"), rows, numbers=("cost so far",))
+    if snapshot.hosts:
+        out.line()
+        out.table(HOST_COLUMNS, host_rows(snapshot.hosts))
+        out.line()
+        out.table(CHIP_COLUMNS, chip_rows(snapshot.hosts))
+        counts = Counter(str(chip["state"]) for view in snapshot.hosts for chip in view.chips)
+        out.line()
+        out.line(f"{counts.total()} chips: " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
+
+
+def _cost(node: Node) -> str:
+    """By the price list, on demand or spot; under a TPU Research Cloud grant it is nothing."""
+    from datetime import UTC, datetime
+
+    from tpufleet.accelerators import lookup
+    from tpufleet.errors import UsageError
+
+    try:
+        kind = lookup(node.accelerator)
+        hours = (datetime.now(UTC) - datetime.fromisoformat(node.created or "")).total_seconds() / 3600
+    except (UsageError, ValueError):
+        return ""
+    price = kind.generation.spot_usd if node.spot else kind.generation.on_demand_usd
+    return "" if price is None else f"{price * kind.chips * hours:.2f} USD"

@@ -1,0 +1,38 @@
+"""`tpufleet stop`: end runs, or take them out of the queue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tpufleet.cli.arguments import DryRun, session
+from tpufleet.cli.render import RUN_COLUMNS, run_rows
+from tpufleet.model import FINAL_STATES
+
+
+def stop(
+    context: typer.Context,
+    runs: Annotated[list[str], typer.Argument(help="Run ids, or a job's name for all its runs.")],
+    dry_run: DryRun = False,
+) -> None:
+    """Stop runs: SIGTERM to all their processes, SIGKILL after a grace period. `run` goes on with them later.
+
+    Example: tpufleet stop gpt-lr0.001-seed0
+
+    Example: tpufleet stop gpt
+    """
+    from tpufleet.ops.observe import observe
+    from tpufleet.ops.runs import find, located, stop as end
+
+    this = session(context)
+    with this.fleet("stop") as fleet, this.changing(fleet):
+        views = observe(fleet).hosts
+        there = located(views)
+        chosen = find(runs, there, views)
+        going = [run for run in chosen if there[run].state["state"] not in FINAL_STATES]
+        states = [there[run].state for run in chosen] if dry_run or not going else end(fleet, going, there)
+    this.out.table(RUN_COLUMNS, run_rows(states))
+    if not going:
+        this.out.line("nothing to do")
+    this.out.data(dry_run=dry_run, stopped=going, runs=list(states))
