@@ -1,0 +1,49 @@
+# One verb for each thing people do. `make` alone lists them.
+PYTHON ?= python3
+BIN := .venv/bin
+# PyTorch's own index of CPU builds; where it can't be reached the registry's build of this version is taken.
+TORCH := torch==2.13.0
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+PIP := pip install --quiet --disable-pip-version-check
+
+.PHONY: help setup demo test check format bench
+
+help:  ## list these
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+setup: .venv/.made  ## .venv with everything to run tpufleet and its rehearsal cloud
+
+demo: .venv/.made .venv-jobs/.made  ## the whole story on the rehearsal cloud: 8 trainings on 8 chips, and a report
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh jobs/demo.sh
+
+test: .venv/.made .venv-jobs/.made  ## every test
+	$(BIN)/pytest -n $${TEST_WORKERS:-2} $(ARGS)
+
+check: .venv/.made  ## lint, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: .venv/.made  ## put the code into its usual form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.made  ## the figures of docs/speed.md, as ratios measured here
+	$(BIN)/python -m tests.bench
+
+.venv/.made: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "tpufleet needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
+	@echo "making .venv …"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/$(PIP) --upgrade 'pip>=25.1'
+	@$(BIN)/$(PIP) --editable '.[emulator,board]' --group dev
+	@touch $@
+
+.venv-jobs/.made: jobs/gpt/requirements.txt
+	@echo "making .venv-jobs with PyTorch for CPUs (a few hundred MB) …"
+	@$(PYTHON) -m venv .venv-jobs
+	@.venv-jobs/bin/$(PIP) --retries 0 --timeout 10 --index-url $(TORCH_INDEX) '$(TORCH)' 2>/dev/null \
+	  || .venv-jobs/bin/$(PIP) '$(TORCH)'
+	@touch $@
