@@ -225,18 +225,6 @@ class Plan:
     conflicts: tuple[str, ...] = ()
 
 
-class RunState(enum.StrEnum):
-    QUEUED = "queued"
-    RUNNING = "running"
-    RECOVERING = "recovering"
-    DONE = "done"
-    FAILED = "failed"
-    STOPPED = "stopped"
-
-
-FINAL_STATES = frozenset({RunState.DONE, RunState.FAILED, RunState.STOPPED})
-
-
 @dataclass(frozen=True)
 class RunSpec:
     """A job with one point of its grid, ready to be placed: nothing left to fill in but the host."""

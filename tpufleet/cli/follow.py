@@ -12,7 +12,7 @@ from tpufleet.cli.output import Output, rich_table
 from tpufleet.cli.render import RUN_COLUMNS, metric_words, run_rows, state_words
 from tpufleet.cli.session import Session
 from tpufleet.errors import RunFailed
-from tpufleet.model import FINAL_STATES
+from tpufleet.restart import FINAL_STATES
 from tpufleet.text import clean
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import typer
 
 from tpufleet.cli.arguments import DryRun, session
 from tpufleet.cli.render import RUN_COLUMNS, run_rows
-from tpufleet.model import FINAL_STATES
+from tpufleet.restart import FINAL_STATES
 
 
 def stop(

@@ -88,13 +88,11 @@ class _Host:
     def collect(self) -> _Host:
         agent = self._fleet.agent(self._host)
         manifest = agent.ask("manifest", {"runs": sorted(self._only) or None}, timeout_s=600)
-        homes: list[tuple[RunHome, dict[str, Any]]] = []
         for offered in manifest["runs"]:
-            home = RunHome.open(self._fleet.paths.runs, str(offered["state"]["id"]))
-            home.directory.mkdir(parents=True, exist_ok=True)
-            homes.append((home, offered))
-        for home, offered in homes:
-            self._bring(home, offered)
+            if offered["state"]["attempts"]:
+                self._bring(RunHome.open(self._fleet.paths.runs, offered["state"]), offered)
+            self.states.append(offered["state"])
+            self.done.runs += 1
         if self.done.files:
             self._fleet.say(self._host.name, f"{self.done.files} files, {self.done.bytes / 1e6:.1f} MB home", "done")
         return self
@@ -120,8 +118,6 @@ class _Host:
             self.done.checkpoints += 1
         home.write_index()
         home.write_state(offered["state"])
-        self.states.append(offered["state"])
-        self.done.runs += 1
 
     def _fetch(self, wanted: Sequence[Wanted]) -> None:
         if not wanted:

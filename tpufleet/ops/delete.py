@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tpufleet.errors import PartialFailure, UsageError
-from tpufleet.model import FINAL_STATES, DeleteNode, Plan, Snapshot
+from tpufleet.model import DeleteNode, Plan, Snapshot
 from tpufleet.ops.apply import remove
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.observe import find_nodes, hosts_of, is_ours, probe
 from tpufleet.plan import plan_delete
+from tpufleet.restart import FINAL_STATES
 from tpufleet.ssh.fanout import gather
 
 

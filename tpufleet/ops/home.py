@@ -6,6 +6,7 @@ Whatever a host says of names and sizes is checked here before a path is made of
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,19 +41,24 @@ class RunHome:
     """One run's directory at home; `collected` remembers size and mtime on the host of each file that is here."""
 
     directory: Path
+    life: str
     collected: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
 
     @classmethod
-    def open(cls, runs: Path, run: str) -> RunHome:
+    def open(cls, runs: Path, state: Mapping[str, Any]) -> RunHome:
+        """The home of a run that has begun. What an earlier life of the same run left (it was done again from the
+        start, on a new fleet perhaps) is moved to `earlier/`, never mixed with this one and never lost."""
         try:
-            directory = runs / RunId(run)
+            directory = runs / RunId(state["id"])
         except ValueError as error:
             raise HostFault(f"a run has an impossible name: {error}", kind="bad-name") from error
-        try:
-            collected = json.loads((directory / INDEX).read_text())
-        except (OSError, ValueError):
-            collected = {}
-        return cls(directory, collected if isinstance(collected, dict) else {})
+        life = str(state["attempts"][0]["started"])
+        index = _index(directory)
+        if directory.is_dir() and index.get("life") != life:
+            _move_aside(directory, runs.parent / "earlier")
+            index = {}
+        directory.mkdir(parents=True, exist_ok=True)
+        return cls(directory, life, dict(index.get("files", {})))
 
     def wanted(self, entry: Mapping[str, Any]) -> Wanted | None:
         """What is missing of a plain file (log, metrics, completions, artifacts); None when nothing is."""
@@ -113,11 +119,10 @@ class RunHome:
         self._part(folder).replace(target)
 
     def write_state(self, state: Mapping[str, Any]) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
         write_json(self.directory / "run.json", state)
 
     def write_index(self) -> None:
-        write_json(self.directory / INDEX, self.collected)
+        write_json(self.directory / INDEX, {"life": self.life, "files": self.collected})
 
     def _part(self, path: PurePosixPath) -> Path:
         part = self.directory / PARTS / path
@@ -150,6 +155,20 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
         return [run for run in document["runs"] if isinstance(run, dict) and "id" in run]
     except (OSError, ValueError, KeyError, TypeError):
         return []
+
+
+def _index(directory: Path) -> dict[str, Any]:
+    try:
+        index = json.loads((directory / INDEX).read_text())
+    except (OSError, ValueError):
+        return {}
+    return index if isinstance(index, dict) and isinstance(index.get("files", {}), dict) else {}
+
+
+def _move_aside(directory: Path, earlier: Path) -> None:
+    earlier.mkdir(parents=True, exist_ok=True)
+    number = next(n for n in itertools.count(1) if not (earlier / f"{directory.name}.{n}").exists())
+    directory.rename(earlier / f"{directory.name}.{number}")
 
 
 def _sha256(path: Path) -> str:

@@ -8,14 +8,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tpufleet.errors import HostError, NotFound, UsageError
-from tpufleet.model import Code, Host, HostView, RunSpec, RunState
+from tpufleet.model import Code, Host, HostView, RunSpec
 from tpufleet.ops.fleet import Fleet, values_or_raise
+from tpufleet.ops.home import read_runs
 from tpufleet.placement import Room, place
+from tpufleet.restart import State
 from tpufleet.ssh.fanout import gather
 from tpufleet.state.store import Placement
 
 STOP_GRACE_S = 10
-ACTIVE = (RunState.QUEUED, RunState.RUNNING, RunState.RECOVERING)
+ACTIVE = (State.QUEUED, State.RUNNING, State.RECOVERING)
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,10 @@ def located(views: Sequence[HostView]) -> dict[str, Located]:
 def plan_launch(fleet: Fleet, runs: Sequence[RunSpec], views: Sequence[HostView], *, restart: bool = False) -> Launch:
     """Decide what to start and where; nothing is touched.
 
-    A run that was sent to a host which can't be heard is left alone: it may well be running there.
+    A run that was sent to a host which can't be heard is left alone: it may well be running there. One that is home
+    as done is done, also when the fleet that did it is gone.
     """
+    home = {run["id"] for run in read_runs(fleet.paths.artifacts / "runs.json") if run.get("state") == State.DONE}
     there = located(views)
     unheard = {view.host.identity for view in views if view.error}
     sent = fleet.journal.placements()
@@ -63,7 +67,7 @@ def plan_launch(fleet: Fleet, runs: Sequence[RunSpec], views: Sequence[HostView]
         known = there.get(run.id)
         if known and known.state["state"] in ACTIVE:
             active.append(run.id)
-        elif known and known.state["state"] == RunState.DONE and not restart:
+        elif not restart and (known.state["state"] == State.DONE if known else run.id in home):
             done.append(run.id)
         elif not known and run.id in sent and sent[run.id].identity in unheard:
             unknown.append(run.id)
@@ -145,7 +149,7 @@ def read_log(fleet: Fleet, run: Located, *, offset: int, follow: bool) -> Iterat
 
 
 def _room(view: HostView) -> Room:
-    waiting = sum(_chips_wanted(state) for state in view.runs if state["state"] == RunState.QUEUED)
+    waiting = sum(_chips_wanted(state) for state in view.runs if state["state"] == State.QUEUED)
     free = sum(chip["state"] == "free" for chip in view.chips)
     return Room(view.host.name, len(view.chips), free, waiting)
 
