@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 from tpufleet.errors import UsageError
+from tpufleet.names import shown
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,10 @@ COMMON_TYPES = (
 def lookup(name: str) -> Accelerator:
     """The type called `name`; raises UsageError, naming the types there are, when there is none."""
     for generation in GENERATIONS:
-        match = re.fullmatch(re.escape(generation.prefix) + r"([1-9]\d{0,4})", name)
+        match = re.fullmatch(re.escape(generation.prefix) + r"([1-9][0-9]{0,4})", name)
         if match:
             return _sized(generation, name, int(match.group(1)))
-    raise UsageError(f"there is no accelerator type {name!r}", hint=f"use one of {', '.join(COMMON_TYPES)}")
+    raise UsageError(f"there is no accelerator type {shown(name)}", hint=f"use one of {', '.join(COMMON_TYPES)}")
 
 
 def _sized(generation: Generation, name: str, number: int) -> Accelerator:
@@ -90,6 +91,6 @@ def _sized(generation: Generation, name: str, number: int) -> Accelerator:
     chips, odd = divmod(number, generation.cores_per_chip)
     if odd or chips not in sizes:
         names = ", ".join(f"{generation.prefix}{n * generation.cores_per_chip}" for n in sizes)
-        raise UsageError(f"there is no accelerator type {name!r}", hint=f"use one of {names}")
+        raise UsageError(f"there is no accelerator type {shown(name)}", hint=f"use one of {names}")
     per_host = chips if chips in generation.single_host else 4
     return Accelerator(name, generation, chips // per_host, per_host, shapes[chips])

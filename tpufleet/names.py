@@ -53,7 +53,7 @@ class HostName(Name):
     """A host: its node's name and its worker index, `tpu-0-w0`."""
 
     __slots__ = ()
-    pattern = re.compile(r"(?P<node>[a-z](?:[a-z0-9-]{0,58}[a-z0-9])?)-w(?P<worker>0|[1-9]\d{0,4})")
+    pattern = re.compile(r"(?P<node>[a-z](?:[a-z0-9-]{0,58}[a-z0-9])?)-w(?P<worker>0|[1-9][0-9]{0,4})")
     says = "a node's name and a worker's number, such as tpu-0-w0"
 
 
@@ -92,7 +92,7 @@ class UserName(Name):
 
 class Zone(Name):
     __slots__ = ()
-    pattern = re.compile(r"[a-z]+-[a-z]+\d{1,2}-[a-z]")
+    pattern = re.compile(r"[a-z]+-[a-z]+[0-9]{1,2}-[a-z]")
     says = "a zone such as us-central1-b"
 
 

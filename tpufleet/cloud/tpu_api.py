@@ -185,16 +185,13 @@ def _asked(call: Callable[[], Any], subject: str) -> Any:
 
 
 def _meaning(error: google_errors.GoogleAPICallError, subject: str) -> CloudError:
-    return classify(_status(error), error.message or str(error), subject)
-
-
-def _status(error: google_errors.GoogleAPICallError) -> str:
-    """The google.rpc.Code: from the answer's body where it is, since 409 alone can be two things."""
+    """By the answer's body where it has one, since 409 alone can be two things; else by the HTTP code."""
     response: Any = error.response
     try:
-        return str(response.json()["error"]["status"])
+        said = response.json()["error"]
+        return classify(str(said["status"]), str(said["message"]), subject)
     except (AttributeError, KeyError, TypeError, ValueError):
-        return SPELLED_STATUS.get(int(error.code or 0), "UNKNOWN")
+        return classify(SPELLED_STATUS.get(int(error.code or 0), "UNKNOWN"), error.message or str(error), subject)
 
 
 def _wire(request: NodeRequest) -> tpu_v2.Node:

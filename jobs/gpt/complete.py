@@ -1,0 +1,104 @@
+"""Lets a trained model go on from a prompt, byte by byte: `python complete.py out '"Elementary, my dear'`."""
+
+import codecs
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # torch does without it, and so do we
+    import torch
+
+import checkpoint
+import device as devices
+from model import GPT, VOCABULARY, Shape
+from options import LENGTH, PROMPT, SEED, TEMPERATURE, Parser, prompt
+from text import printable
+
+
+@torch.no_grad()
+def continuation(
+    model: GPT, device: devices.Device, start: bytes, *, length: int, temperature: float, seed: int
+) -> Iterator[torch.Tensor]:
+    """Yields `length` bytes that follow `start`, each a number that is still on the device.
+
+    Drawing a byte by its probability is the same as taking the highest score after adding noise (Gumbel's).
+    All the noise is drawn beforehand on the CPU: a seed gives the same text on every device, and the
+    training's own random numbers are left alone. Shapes never change and every index is a tensor, so XLA
+    compiles this once; a model that sees `context` bytes at most gets the last ones.
+    """
+    context = model.shape.context
+    start = start[-context:]
+    chance = torch.empty(length, VOCABULARY).exponential_(generator=torch.Generator().manual_seed(seed))
+    noise = -temperature * chance.clamp_min(1e-30).log().to(device.torch)
+    written = torch.zeros(context + length, dtype=torch.long)
+    written[: len(start)] = torch.tensor(list(start))
+    written = written.to(device.torch)
+    places = torch.arange(context + length, device=device.torch)
+    end = torch.tensor([len(start)], device=device.torch)  # so many bytes are written so far
+    step = torch.tensor([0], device=device.torch)
+    device.sync()
+    for _ in range(length):
+        first = (end - context).clamp_min(0)
+        window = written.index_select(0, first + places[:context])  # zeros after the end, which nothing looks at
+        scores = model(window[None])[0].index_select(0, end - 1 - first)
+        byte = (scores + noise.index_select(0, step)).argmax(1)
+        written = torch.where(places == end, byte, written)
+        end, step = end + 1, step + 1
+        device.sync()
+        yield byte[0]
+
+
+def complete(model: GPT, device: devices.Device, start: bytes, *, length: int, temperature: float, seed: int) -> bytes:
+    """The `length` bytes that follow `start`, fetched from the device in one go."""
+    model.eval()
+    following = torch.stack(list(continuation(model, device, start, length=length, temperature=temperature, seed=seed)))
+    device.sync()
+    model.train()
+    return bytes(following.tolist())
+
+
+def load_model(where: Path) -> GPT:
+    """The model of a checkpoint, or of the newest one below `where`. Raises CheckpointError."""
+    found = checkpoint.find(where)
+    checkpoint.verify(found)
+    saved = checkpoint.load(found, "model")
+    model = GPT(Shape(**saved["shape"]))
+    model.load_state_dict(saved["weights"])
+    return model.eval()
+
+
+def main() -> None:
+    parser = Parser(description="Let a trained model go on from a prompt.", allow_abbrev=False)
+    parser.add_argument("checkpoint", type=Path, help="a checkpoint, or the directory a training wrote to")
+    parser.add_argument("prompt", nargs="?", type=prompt, default=PROMPT, help=f"[{PROMPT}]")
+    parser.add_argument("--length", type=LENGTH, default=256, metavar="N", help="bytes to write [256]")
+    parser.add_argument("--temperature", type=TEMPERATURE, default=1.0, metavar="T", help="0 is the likeliest [1]")
+    parser.add_argument("--seed", type=SEED, default=0, metavar="N", help="another seed, another text [0]")
+    options = parser.parse_args()
+    try:
+        model = load_model(options.checkpoint)
+    except checkpoint.CheckpointError as error:
+        parser.exit(2, f"complete.py: {printable(str(error))}\n")
+    start = options.prompt.encode(errors="surrogateescape")
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a letter may be several bytes
+
+    def show(data: bytes, final: bool = False) -> None:
+        print(printable(decoder.decode(data, final)), end="", flush=True)
+
+    sys.stdout.reconfigure(errors="replace")
+    show(start)
+    chosen = {"length": options.length, "temperature": options.temperature, "seed": options.seed}
+    for byte in continuation(model, devices.choose("cpu"), start, **chosen):
+        show(bytes([int(byte)]))
+    show(b"\n", final=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BrokenPipeError:  # `| head` has seen enough
+        sys.stderr.close()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,96 @@
+"""A decoder-only transformer over bytes: the 256 byte values are its whole vocabulary.
+
+B windows of T bytes come in; for each position the scores ("logits") of the 256 bytes that may follow
+come out. Each block lets a position look back at earlier ones (attention), then think for itself (MLP).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+VOCABULARY = 256
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the weights' sizes follow from, and how the model is put together."""
+
+    context: int
+    width: int
+    mlp: int
+    heads: int
+    layers: int
+    dropout: float = 0.0
+    attention_only: bool = False
+
+
+class GPT(nn.Module):
+    """The model. Its weights start the same on every device, by torch's seed at the time of making."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.bytes = nn.Embedding(VOCABULARY, shape.width)
+        self.positions = nn.Embedding(shape.context, shape.width)
+        self.dropout = nn.Dropout(shape.dropout)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.width)
+        self.scores = nn.Linear(shape.width, VOCABULARY)
+        for embedding in (self.bytes, self.positions):
+            nn.init.normal_(embedding.weight, std=0.1)  # torch's own std of 1 drowns what attention adds
+
+    def forward(self, window: Tensor) -> Tensor:
+        """(B, T) byte values, T at most the context -> (B, T, 256) scores of the next byte."""
+        where = torch.arange(window.shape[1], device=window.device)
+        x = self.dropout(self.bytes(window) + self.positions(where))  # (B, T, width)
+        for block in self.blocks:
+            x = block(x)
+        return self.scores(self.norm(x))
+
+    def loss(self, window: Tensor, following: Tensor) -> Tensor:
+        """Mean surprise, in nats a byte, at the bytes that really followed. Both are (B, T)."""
+        return functional.cross_entropy(self(window).flatten(0, 1), following.flatten())
+
+
+class Block(nn.Module):
+    """Attention and (unless left out) an MLP, each adding to what came in."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.attention = Attention(shape)
+        self.mlp = None if shape.attention_only else mlp(shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(x)
+        return x if self.mlp is None else x + self.mlp(x)
+
+
+class Attention(nn.Module):
+    """Each position gathers from the earlier ones and itself, with several heads side by side."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.heads = shape.heads
+        self.norm = nn.LayerNorm(shape.width)
+        self.query_key_value = nn.Linear(shape.width, 3 * shape.width, bias=False)
+        self.output = nn.Linear(shape.width, shape.width)
+        self.dropout = nn.Dropout(shape.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        qkv = self.query_key_value(self.norm(x)).unflatten(2, (3, self.heads, -1))  # (B, T, 3, heads, size)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (B, heads, T, size)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.dropout(self.output(mixed.transpose(1, 2).flatten(2)))
+
+
+def mlp(shape: Shape) -> nn.Sequential:
+    """The part of a block that works on each position by itself."""
+    return nn.Sequential(
+        nn.LayerNorm(shape.width),
+        nn.Linear(shape.width, shape.mlp),
+        nn.ReLU(),
+        nn.Linear(shape.mlp, shape.width),
+        nn.Dropout(shape.dropout),
+    )

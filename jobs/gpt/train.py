@@ -1,0 +1,200 @@
+"""Trains a small GPT on the bytes of a text: `python train.py --preset demo`.
+
+It leaves, in one directory: `metrics.jsonl` (losses by step), `completions.jsonl` (how the model goes on
+from a prompt, by step) and `checkpoints/`. Stopped, killed or moved to another machine, it goes on from its
+newest checkpoint; on a CPU its losses are then, to the last bit, as if nothing had happened. Under tpufleet
+the environment says where to write and what to resume: TPUFLEET_RUN_DIR, TPUFLEET_RESUME.
+"""
+
+import os
+import signal
+import sys
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # torch does without it, and so do we
+    import torch
+
+import checkpoint
+import device as devices
+import records
+import text
+from checkpoint import CheckpointError
+from device import DeviceError
+from options import Options, parse_options
+from report import Reporter
+from text import Text, TextError, printable
+from training import Training, Windows, shape_of
+
+
+def train(options: Options) -> int:
+    """Runs the training that `options` describe, from the beginning or a checkpoint; returns the exit code."""
+    out = Path(os.environ.get("TPUFLEET_RUN_DIR") or options.out)
+    checkpoints = out / "checkpoints"
+
+    device = devices.choose(options.device)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    say(f"device   {device.name} ({device.why}), torch {torch.__version__}, {torch.get_num_threads()} threads")
+
+    saved = find_saved(options, checkpoints)
+    source = find_text(options, saved)
+    learning, testing = source.split(options.context)
+    say(f"text     {source.source}: {len(learning):,} bytes to train on, {len(testing):,} to test on")
+
+    training = Training(options, Windows(learning, options.context, device), device)
+    parameters = sum(weights.numel() for weights in training.model.parameters())
+    if saved:
+        training.restore(saved.model, saved.training)
+    say(f"model    {parameters:,} parameters, {f'as of step {training.step}' if saved else 'untrained'}")
+
+    begin_at(out, training.step if saved else None)
+    say(f"writing  {out}")
+    if training.step >= options.steps:
+        say(f"done     step {training.step} was reached before; --steps asks for more than {options.steps}")
+        return 0
+
+    about = {
+        "device": device.name,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "parameters": parameters,
+        "text": source.source,
+        "text_sha256": source.sha256,
+        "resumed_from": training.step if saved else None,
+    }
+    reporter = Reporter(out, options, Windows(testing, options.context, device), about)
+    stop = Stop()
+    if not saved:
+        reporter.report(training)
+    reporter.start_clock(training.step)
+    while training.step < options.steps:
+        training.advance()
+        done = training.step == options.steps
+        if done or training.step % options.eval_every == 0:
+            reporter.report(training)
+        if done or stop.signal or training.step % options.checkpoint_every == 0:
+            save(training, source, checkpoints)
+        if stop.signal and not done:
+            name = signal.Signals(stop.signal).name
+            say(f"stopped  by {name} at step {training.step}, which is saved; --resume auto goes on")
+            return 128 + stop.signal
+    say(f"done     {training.step} steps; to hear more: python complete.py {out}")
+    for spoken in reporter.spoken:
+        say(f"\n{spoken}")
+    return 0
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A verified checkpoint, read; see `Training.state` and `save` for what is in it."""
+
+    path: Path
+    model: dict[str, Any]
+    training: dict[str, Any]
+
+
+def find_saved(options: Options, checkpoints: Path) -> Saved | None:
+    """What to go on from, if anything. Raises CheckpointError.
+
+    TPUFLEET_RESUME comes first: it holds this very run's progress, where --resume may say what the run set
+    out from. A run of tpufleet's always goes on if it can; a person is asked, lest an old training is lost.
+    """
+    wanted = os.environ.get("TPUFLEET_RESUME") or options.resume
+    if wanted and wanted != "auto":
+        return read_saved(checkpoint.find(Path(wanted)), options)
+    newest = checkpoint.newest(checkpoints)
+    if newest and not wanted and not os.environ.get("TPUFLEET_RUN_DIR"):
+        raise CheckpointError(
+            f"{checkpoints.parent} holds a training already: --resume auto goes on with it, --out writes elsewhere"
+        )
+    return read_saved(newest, options) if newest else None
+
+
+def read_saved(path: Path, options: Options) -> Saved:
+    """Reads a checkpoint and sees that it fits the options. Raises CheckpointError."""
+    checkpoint.verify(path)
+    saved = Saved(path, checkpoint.load(path, "model"), checkpoint.load(path, "training"))
+    shape, wanted = saved.model["shape"], asdict(shape_of(options))
+    # dropout has no weights: it may be another from now on
+    other = [name for name in wanted if shape.get(name) != wanted[name] and name != "dropout"]
+    if other:
+        differences = ", ".join(f"{name} {shape.get(name)}, not {wanted[name]}" for name in other)
+        raise CheckpointError(f"{path} is of another model: {differences}")
+    return saved
+
+
+def find_text(options: Options, saved: Saved | None) -> Text:
+    """The text that was asked for, else the checkpoint's, else the usual one. Raises TextError, CheckpointError."""
+    named = options.corpus or os.environ.get("TPUFLEET_CORPUS")
+    if saved is None:
+        return text.load(named, say)
+    before = saved.training["text"]
+    source = text.load(named or before["source"], say)
+    if source.sha256 != before["sha256"]:
+        raise CheckpointError(f"{saved.path} was trained on another text: {before['source']}")
+    return source
+
+
+def begin_at(out: Path, step: int | None) -> None:
+    """Makes `out` ready to go on from `step` (None: from the beginning), without what came after it."""
+    out.mkdir(parents=True, exist_ok=True)
+    after = -1 if step is None else step
+    checkpoint.cut(out / "checkpoints", after)
+    for name in ("metrics.jsonl", "completions.jsonl"):
+        records.cut(out / name, after)
+
+
+def save(training: Training, source: Text, checkpoints: Path) -> None:
+    """Writes a checkpoint, then removes the oldest ones."""
+    parts = training.state()
+    parts["training"]["text"] = {"source": source.source, "sha256": source.sha256}
+    checkpoint.save(checkpoints, training.step, parts)
+    checkpoint.prune(checkpoints, training.options.keep)
+
+
+class Stop:
+    """Remembers SIGTERM or Ctrl-C, so that the step at hand is saved first; a second Ctrl-C ends at once.
+
+    A second SIGTERM is nothing new: who stops a tree of processes may well reach one of them twice.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._remember)
+
+    def _remember(self, number: int, _frame: FrameType | None) -> None:
+        self.signal = number
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def say(line: str) -> None:
+    print(printable(line), flush=True)
+
+
+def main() -> int:
+    """Runs the command line; what a person can mend is one sentence. 0 done, 1 machine, 2 asked for the wrong."""
+    sys.stdout.reconfigure(errors="replace")
+    options = parse_options()
+    try:
+        return train(options)
+    except (TextError, CheckpointError) as error:
+        sentence, code = str(error), 2
+    except DeviceError as error:
+        sentence, code = str(error), 1
+    except OSError as error:  # a full disk, a directory one may not write to
+        sentence, code = str(error), 1
+    print(f"train.py: {printable(sentence)}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:  # before the training began: there is nothing to save
+        sys.exit(130)

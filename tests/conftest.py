@@ -1,0 +1,27 @@
+"""Fixtures that several folders use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.project import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """A project of its own, one v2-8 wanted, nothing created yet."""
+    project = Project.make(tmp_path / "project")
+    yield project
+    project.stop()
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A project whose two nodes (eight chips) are up; shared by a module's tests."""
+    project = Project.make(tmp_path_factory.mktemp("fleet") / "project", count=2)
+    project.run("create")
+    yield project
+    project.stop()

@@ -1,0 +1,132 @@
+"""The API's JSON where Google's client doesn't look: errors, unknown fields, shapes; and pure parts of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.cloud import tpu_v2
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from tpufleet.emulator import schema
+from tpufleet.emulator.accounts import keys_of
+from tpufleet.emulator.peers import owner_of
+from tpufleet.emulator.wire import ApiError
+
+from .rig import PARENT, RUNTIME, Rig
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def test_an_unknown_field_is_refused_in_googles_words(shared: Rig) -> None:
+    body = {"acceleratorType": "v2-8", "runtimeVersion": RUNTIME, "acceleratorTyp": "v2-8"}
+    status, answer = shared.http("POST", f"/v2/{PARENT}/nodes?nodeId=never", body)
+    text = "Invalid JSON payload received. Unknown name \"acceleratorTyp\" at 'node': Cannot find field."
+    assert status == 400
+    assert answer["error"]["status"] == "INVALID_ARGUMENT"
+    assert answer["error"]["message"] == text
+    assert answer["error"]["details"][0]["fieldViolations"] == [{"field": "node", "description": text}]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"labels": {"a": 1}},
+        {"labels": []},
+        {"tags": "a"},
+        {"networkConfig": {"enableExternalIps": "yes"}},
+        {"networkEndpoints": [{"prt": 1}]},
+        {"acceleratorType": 8},
+        [],
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused(body: Any) -> None:
+    with pytest.raises(ApiError) as refused:
+        schema.check(body, schema.NODE, "node")
+    assert refused.value.status == "INVALID_ARGUMENT"
+
+
+def test_the_table_of_fields_is_the_real_clients() -> None:
+    assert _fields(tpu_v2.Node.pb(tpu_v2.Node()).DESCRIPTOR) == _names(schema.NODE)
+    request = tpu_v2.GetGuestAttributesRequest
+    assert _fields(request.pb(request()).DESCRIPTOR) - {"name"} == _names(schema.GUEST_ATTRIBUTES)
+
+
+def _fields(message: Descriptor, at: str = "") -> set[str]:
+    found: set[str] = set()
+    for field in message.fields:
+        found.add(at + field.json_name)
+        inner = field.message_type
+        if field.type == FieldDescriptor.TYPE_MESSAGE and inner.full_name.startswith("google.cloud.tpu"):
+            if not inner.GetOptions().map_entry:
+                found |= _fields(inner, f"{at}{field.json_name}.")
+    return found
+
+
+def _names(table: Any, at: str = "") -> set[str]:
+    found: set[str] = set()
+    for name, kind in table.items():
+        found.add(at + name)
+        inner = kind[0] if isinstance(kind, list) else kind
+        if isinstance(inner, dict) and str not in inner:
+            found |= _names(inner, f"{at}{name}.")
+    return found
+
+
+def test_text_that_is_no_json_is_refused(shared: Rig) -> None:
+    status, answer = shared.http("POST", f"/v2/{PARENT}/nodes/x:getGuestAttributes", "a string")
+    assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
+
+
+def test_an_unknown_path_is_not_found_in_the_envelope(shared: Rig) -> None:
+    status, answer = shared.http("GET", "/v2/no/such/thing")
+    assert (status, answer["error"]["code"], answer["error"]["status"]) == (404, 404, "NOT_FOUND")
+
+
+def test_queued_resources_say_that_they_are_not_there_yet(shared: Rig) -> None:
+    status, answer = shared.http("POST", f"/v2/{PARENT}/queuedResources?queuedResourceId=q", {})
+    assert (status, answer["error"]["status"]) == (501, "UNIMPLEMENTED")
+
+
+def test_identifiers_are_strings_and_times_end_in_z(shared: Rig, name: str) -> None:
+    shared.create(name)
+    node = shared.http("GET", f"/v2/{PARENT}/nodes/{name}")[1]
+    assert isinstance(node["id"], str)
+    assert node["state"] == "READY"
+    assert node["createTime"].endswith("Z")
+
+
+def test_a_web_page_is_not_answered(shared: Rig) -> None:
+    origin = [("Origin", "http://evil.example")]
+    assert shared.http("GET", "/emulator/info", headers=origin)[0] == 403
+    assert shared.http("GET", "/emulator/info")[0] == 200
+
+
+def test_another_user_of_the_machine_is_recognised(tmp_path: Path) -> None:
+    table = tmp_path / "tcp"
+    table.write_text(
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+        "   0: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 1 1\n"
+        "   1: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1007        0 2 1\n"
+    )
+    assert owner_of(table, ("127.0.0.1", 50000), ("127.0.0.1", 8080)) == 1007
+    assert owner_of(table, ("127.0.0.1", 50001), ("127.0.0.1", 8080)) is None
+
+
+def test_keys_are_read_as_googles_guest_agent_reads_them() -> None:
+    lines = [
+        "ada:ssh-ed25519 QUJD ada@home",
+        "ada:ssh-rsa REVG",
+        'bob:ssh-ed25519 QUJD google-ssh {"userName":"bob","expireOn":"2026-12-01T00:00:00+0000"}',
+        'bob:ssh-ed25519 REVG google-ssh {"userName":"bob","expireOn":"2026-01-01T00:00:00+0000"}',
+        "bob:ssh-ed25519 R0hJ google-ssh {broken",
+        "../x:ssh-ed25519 QUJD",
+        "carl:ssh-ed25519 !!!",
+        "carl:",
+        "",
+    ]
+    metadata = {"ssh-keys": "\n".join(lines)}
+    found = {user: keys_of(user, metadata, NOW) for user in ("ada", "bob", "carl", "../x")}
+    assert found == {"ada": {b"ABC", b"DEF"}, "bob": {b"ABC"}, "carl": set(), "../x": set()}

@@ -1,0 +1,193 @@
+"""The training job as a whole: what it leaves, and that nothing that happens to it can be seen in the losses."""
+
+import hashlib
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from .conftest import TINY, Job, checkpoints, losses, records
+
+DROPOUT = ("--dropout", "0.2")
+
+
+def test_losses_fall(trained: tuple[Job, Path]) -> None:
+    _, out = trained
+    (_, _, first), *_, (step, _, last) = losses(out)
+    assert step == 40
+    assert isinstance(first, float)
+    assert isinstance(last, float)
+    assert last < first - 1
+
+
+def test_each_evaluation_is_a_record_and_the_first_says_what_it_ran_on(trained: tuple[Job, Path]) -> None:
+    _, out = trained
+    metrics = records(out)
+    assert [record["step"] for record in metrics] == [0, 10, 20, 30, 40]
+    assert "train_loss" not in metrics[0]
+    assert all(set(r) == {"step", "train_loss", "test_loss", "steps_per_second"} for r in metrics[1:])
+    setup = metrics[0]["setup"]
+    assert isinstance(setup, dict)
+    assert (setup["device"], setup["threads"], setup["resumed_from"]) == ("cpu", 1, None)
+    assert setup["parameters"] > 1000
+    assert re.match(r"2\.\d+", setup["torch"])
+
+
+def test_each_evaluation_lets_the_model_speak(trained: tuple[Job, Path]) -> None:
+    _, out = trained
+    spoken = records(out, "completions")
+    assert [record["step"] for record in spoken] == [0, 10, 20, 30, 40]
+    assert all(set(record) == {"step", "prompt", "text"} for record in spoken)
+    assert {record["prompt"] for record in spoken} == {'"Elementary, my dear'}
+
+
+def test_a_checkpoint_is_as_its_manifest_says_and_only_the_newest_are_kept(trained: tuple[Job, Path]) -> None:
+    _, out = trained
+    assert checkpoints(out) == ["step-00000030", "step-00000040"]
+    newest = out / "checkpoints" / "step-00000040"
+    manifest = json.loads((newest / "manifest.json").read_text())
+    assert manifest["step"] == 40
+    assert {file["path"] for file in manifest["files"]} == {"model.pt", "training.pt"}
+    for file in manifest["files"]:
+        data = (newest / file["path"]).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (file["size"], file["sha256"])
+
+
+def test_the_fleet_says_where_to_write(trained: tuple[Job, Path]) -> None:
+    _, out = trained
+    assert (out / "metrics.jsonl").exists()
+    assert not (out.parent / "unused").exists()
+
+
+def test_the_terminal_gets_a_line_for_each_evaluation_and_no_control_characters(trained: tuple[Job, Path]) -> None:
+    _, out = trained
+    log = (out / "log.txt").read_text()
+    assert len(re.findall(r"^step +\d+/40 .* test +\d\.\d{3}", log, re.MULTILINE)) == 5
+    assert not set(log) & {chr(c) for c in [*range(9), *range(11, 32), *range(127, 160)]}
+
+
+def test_the_same_seed_gives_the_same_training_and_another_seed_another(
+    job: Job, trained: tuple[Job, Path], tmp_path: Path
+) -> None:
+    _, first = trained
+    job.train(tmp_path / "again")
+    job.train(tmp_path / "other", "--seed", "1")
+    assert losses(tmp_path / "again") == losses(first)
+    assert records(tmp_path / "again", "completions") == records(first, "completions")
+    assert losses(tmp_path / "other") != losses(first)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_training_that_was_ended_goes_on_to_the_same_losses_to_the_last_bit(
+    job: Job, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    ended, whole = tmp_path / "ended", tmp_path / "whole"
+    assert job.train_and_signal(ended, number, 25, *DROPOUT) == code
+    reached = int(checkpoints(ended)[-1].removeprefix("step-"))
+    steps = ("--steps", str(reached + 25))
+    job.train(ended, "--resume", "auto", *DROPOUT, *steps)
+    job.train(whole, *DROPOUT, *steps)
+    assert losses(ended) == losses(whole)
+    assert records(ended, "completions") == records(whole, "completions")
+    setups = [record["setup"] for record in records(ended) if "setup" in record]
+    assert [setup["resumed_from"] for setup in setups] == [None, reached]  # type: ignore[index]  it is an object
+
+
+def test_sigterm_saves_the_step_at_hand(job: Job, tmp_path: Path) -> None:
+    options = ("--checkpoint-every", "1000000")
+    assert job.train_and_signal(tmp_path / "out", signal.SIGTERM, 10, *options) == 143
+    (saved,) = checkpoints(tmp_path / "out")
+    assert int(saved.removeprefix("step-")) >= 10
+
+
+def test_the_fleet_resumes_from_a_checkpoint_that_lies_elsewhere(
+    job: Job, trained: tuple[Job, Path], tmp_path: Path
+) -> None:
+    _, whole = trained
+    mirrored = tmp_path / "mirrored" / "step-00000030"
+    shutil.copytree(whole / "checkpoints" / "step-00000030", mirrored)
+    run = {"TPUFLEET_RUN_DIR": str(tmp_path / "run"), "TPUFLEET_RESUME": str(mirrored)}
+    job.train(tmp_path / "unused", **run)
+    assert losses(tmp_path / "run") == losses(whole)[-1:]
+
+
+def test_a_torn_checkpoint_is_never_loaded(job: Job, trained: tuple[Job, Path], tmp_path: Path) -> None:
+    _, whole = trained
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    torn = out / "checkpoints" / "step-00000040" / "training.pt"
+    torn.write_bytes(torn.read_bytes()[:-1])
+    (out / "checkpoints" / ".step-00000050").mkdir()
+    with (out / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 50, "test_lo')
+
+    refused = job.run("train.py", *TINY, TPUFLEET_RESUME=str(torn.parent), TPUFLEET_RUN_DIR=str(out))
+    assert refused.returncode == 2
+    assert "is damaged: training.pt is not as its manifest says" in refused.stderr
+
+    job.train(out, TPUFLEET_RUN_DIR=str(out))
+    assert losses(out) == losses(whole)
+    assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-00000030", "step-00000040"]
+
+
+def test_a_fleets_run_without_any_whole_checkpoint_begins_anew(
+    job: Job, trained: tuple[Job, Path], tmp_path: Path
+) -> None:
+    _, whole = trained
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    for manifest in run.glob("checkpoints/*/manifest.json"):
+        manifest.unlink()
+    job.train(run, TPUFLEET_RUN_DIR=str(run))
+    assert losses(run) == losses(whole)
+
+
+def test_a_finished_training_says_so_and_changes_nothing(job: Job, trained: tuple[Job, Path], tmp_path: Path) -> None:
+    _, whole = trained
+    shutil.copytree(whole, tmp_path / "out")
+    done = job.train(tmp_path / "out", "--resume", "auto")
+    assert "step 40 was reached before" in done.stdout
+    assert records(tmp_path / "out") == records(whole)
+
+
+def test_a_persons_old_training_is_not_written_over(job: Job, trained: tuple[Job, Path]) -> None:
+    _, out = trained
+    refused = job.run("train.py", *TINY, "--out", out)
+    assert refused.returncode == 2
+    assert "holds a training already: --resume auto goes on with it, --out writes elsewhere" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--corpus", "missing.txt"], 2, "there is no text file missing.txt"),
+        (["--context", "4000"], 2, "too few for a context of 4000"),
+        (["--resume", "nowhere"], 2, "there is no whole checkpoint in nowhere"),
+        (["--out", "/dev/null/x"], 1, "/dev/null"),
+    ],
+)
+def test_what_a_person_can_mend_is_one_sentence(job: Job, options: list[str], code: int, says: str) -> None:
+    refused = job.run("train.py", *TINY, *options)
+    assert refused.returncode == code
+    assert says in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+def test_a_checkpoint_of_another_shape_or_text_is_refused(job: Job, trained: tuple[Job, Path]) -> None:
+    _, out = trained
+    shape = job.run("train.py", *TINY, "--resume", out, "--width", "16", "--attention-only")
+    assert "is of another model: width 8, not 16, attention_only False, not True" in shape.stderr
+    other = job.run("train.py", *TINY, "--resume", out, "--corpus", "builtin:python-docs")
+    assert "was trained on another text" in other.stderr
+    assert (shape.returncode, other.returncode) == (2, 2)
+
+
+def test_the_exercises_options_work_together(job: Job, tmp_path: Path) -> None:
+    options = "--attention-only --dropout 0.5 --preset demo --seed 3 --keep 1 --temperature 0 --steps 10"
+    job.train(tmp_path / "out", *options.split(), "--prompt", "It is", "--prompt", "Hé \x1b[31m")
+    assert checkpoints(tmp_path / "out") == ["step-00000010"]
+    spoken = records(tmp_path / "out", "completions")
+    assert [record["prompt"] for record in spoken] == ["It is", "Hé \x1b[31m"] * 2

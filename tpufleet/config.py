@@ -1,0 +1,125 @@
+"""The fleet file: YAML -> Spec, or a ConfigError that says at which line and column what is wrong.
+
+Three sieves, each seeing what the one before let through: the text as YAML (`yaml_marks`), its form against the
+dataclasses of `model` (pydantic; `config_words` puts what it finds into sentences), and its meaning (`config_checks`).
+What a sieve finds is told at once, the first in full and a few more below it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from tpufleet.config_checks import findings_about
+from tpufleet.config_words import finding_from
+from tpufleet.errors import ConfigError
+from tpufleet.model import CloudSpec, Provider, Spec
+from tpufleet.names import ProjectId, Zone
+from tpufleet.yaml_marks import Document, Problem, Unreadable, parse
+
+MAX_BYTES = 1024 * 1024
+MORE_SHOWN = 5
+REHEARSAL_PROJECT = ProjectId("rehearsal")
+REHEARSAL_ZONES = (Zone("us-central1-b"),)
+
+
+def load(path: Path) -> Spec:
+    """The fleet that the file at `path` describes, defaults filled in; raises ConfigError for everything else."""
+    try:
+        document = parse(_text(path))
+    except Unreadable as unreadable:
+        raise _refusal(path, [unreadable.problem]) from None
+    spec = _spec(path, document)
+    problems = [document.place(finding) for finding in findings_about(spec)]
+    if problems:
+        raise _refusal(path, problems)
+    return dataclasses.replace(spec, cloud=_with_defaults(spec.cloud))
+
+
+def _text(path: Path) -> str:
+    data = _bytes(path)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        before = data[data.rfind(b"\n", 0, error.start) + 1 : error.start].decode("utf-8", errors="replace")
+        raise ConfigError(
+            "the file is not UTF-8 text", where=f"{path}:{line}:{len(before) + 1}", hint="save it as UTF-8"
+        ) from None
+
+
+def _bytes(path: Path) -> bytes:
+    """The file's content; only of a regular file, since a pipe or a device may never end."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ConfigError("this is not a file" if not path.is_dir() else "this is a directory", where=str(path))
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError("there is no fleet file here", where=str(path), hint="`tpufleet init` writes one") from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ConfigError(f"the fleet file can't be read: {why}", where=str(path)) from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError("the file is larger than 1 MiB, which no fleet file is", where=str(path))
+    return data
+
+
+def _spec(path: Path, document: Document) -> Spec:
+    try:
+        # through JSON, since pydantic's strict mode then takes lists for tuples and words for enums, but no "2" for 2
+        (spec,) = _adapter().validate_json(json.dumps([document.data]))
+    except ValidationError as error:
+        found = [finding_from(detail, document) for detail in error.errors(include_url=False)]
+        problems = [document.place(finding) for finding in found if finding]
+        raise _refusal(path, problems + document.problems) from None
+    if document.problems:
+        raise _refusal(path, document.problems)
+    return spec
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[tuple[Spec]]:
+    # a plain dataclass can't be given pydantic's settings from outside; wrapped in a tuple it takes them over
+    return TypeAdapter(tuple[Spec], config=ConfigDict(extra="forbid", strict=True))
+
+
+def _with_defaults(cloud: CloudSpec) -> CloudSpec:
+    if cloud.provider is not Provider.EMULATOR:
+        return cloud
+    return dataclasses.replace(cloud, project=cloud.project or REHEARSAL_PROJECT, zones=cloud.zones or REHEARSAL_ZONES)
+
+
+def _refusal(path: Path, problems: Iterable[Problem]) -> ConfigError:
+    """One error for all problems, in the file's order."""
+    first, *others = _told_apart(problems)
+    lines = [first.sentence]
+    for problem in others[:MORE_SHOWN]:
+        hint = f" ({problem.hint})" if problem.hint else ""
+        lines.append(f"  {_where(path, problem)}: {problem.sentence}{hint}")
+    if len(others) > MORE_SHOWN:
+        lines.append(f"  … and {len(others) - MORE_SHOWN} more")
+    return ConfigError("\n".join(lines), where=_where(path, first), hint=first.hint)
+
+
+def _told_apart(problems: Iterable[Problem]) -> list[Problem]:
+    """In the file's order, one for each place, and none about a part of what is wrong as a whole."""
+    ordered = sorted(problems, key=lambda problem: problem.mark)
+    wholes = {problem.path for problem in ordered if problem.path is not None}
+    kept: list[Problem] = []
+    for problem in ordered:
+        path = problem.path or ()
+        inside = any(path[:length] in wholes for length in range(len(path)))
+        if not inside and (not kept or kept[-1].mark != problem.mark):
+            kept.append(problem)
+    return kept
+
+
+def _where(path: Path, problem: Problem) -> str:
+    return f"{path}:{problem.mark.line}:{problem.mark.column}"

@@ -1,0 +1,207 @@
+"""Pure: what a fleet file of the right form may still have wrong in it, value by value and value against value."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+from tpufleet.errors import UsageError
+from tpufleet.host.files import safe_relative
+from tpufleet.host.pin import ALWAYS_UNSET, PINNING
+from tpufleet.model import CloudSpec, CodeSpec, JobSpec, NodePool, Provider, Scalar, Spec
+from tpufleet.names import NodeName, RepoUrl, shown
+from tpufleet.yaml_marks import Finding, Path
+
+MAX_COUNT = 500  # nodes of one pool: more than any project's quota
+MAX_RUNS = 10_000
+MAX_RETRIES = 1000
+MAX_CREATE_S = 600.0
+MAX_PATTERN = 1000
+SLOTS = (1, 2, 4, 8)  # the chips that a run can be pinned to (FACTS: bounds of 1, 2, 4 and 8 chips)
+RUNTIME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+SET_BY_RUNNER = frozenset((*ALWAYS_UNSET, *PINNING, "PJRT_DEVICE", "JAX_PLATFORMS", "TPU_SKIP_MDS_QUERY"))
+
+
+def findings_about(spec: Spec) -> Iterator[Finding]:
+    """Everything in `spec` that can't be meant, or must not be done."""
+    yield from _cloud(spec.cloud)
+    if not spec.nodes:
+        yield Finding(("nodes",), "`nodes` is empty", "a fleet has at least one node")
+    for index, pool in enumerate(spec.nodes):
+        yield from _pool(("nodes", index), pool)
+    yield from _twins(("nodes",), [pool.name for pool in spec.nodes], "name")
+    if spec.code:
+        yield from _code(spec.code)
+    largest = _largest_host(spec.nodes)
+    for name, job in spec.jobs.items():
+        yield from _job(("jobs", name), job, largest)
+
+
+def _cloud(cloud: CloudSpec) -> Iterator[Finding]:
+    if cloud.provider is Provider.GCP and cloud.project is None:
+        yield Finding(("cloud", "provider"), "the provider gcp needs a `project`", "gcloud projects list shows yours")
+    if cloud.provider is Provider.GCP and not cloud.zones:
+        path = ("cloud", "zones") if cloud.project else ("cloud", "provider")
+        yield Finding(path, "the provider gcp needs `zones`", "for v2-8: zones: [us-central1-b, us-central1-c]")
+    yield from _twins(("cloud", "zones"), cloud.zones)
+    for index, directory in enumerate(cloud.emulator.path):
+        if not directory or ":" in directory or "\n" in directory:
+            yield Finding(("cloud", "emulator", "path", index), f"{shown(directory)} can't be a directory on PATH")
+    if not 0 <= cloud.emulator.create_seconds <= MAX_CREATE_S:
+        yield Finding(("cloud", "emulator", "create_seconds"), f"`create_seconds` must be from 0 to {MAX_CREATE_S:g}")
+
+
+def _pool(path: Path, pool: NodePool) -> Iterator[Finding]:
+    try:
+        pool.type  # noqa: B018  the look-up is the check
+    except UsageError as error:
+        yield Finding((*path, "accelerator"), error.message, error.hint)
+    if not 1 <= pool.count <= MAX_COUNT:
+        yield Finding((*path, "count"), f"`count` must be from 1 to {MAX_COUNT}, not {pool.count}")
+    elif not NodeName.pattern.fullmatch(f"{pool.name}-{pool.count - 1}"):
+        yield Finding(
+            (*path, "name"), f"`name`: with its numbers {shown(pool.name)} is longer than a node's name can be"
+        )
+    if pool.runtime is not None and not RUNTIME.fullmatch(pool.runtime):
+        yield Finding(
+            (*path, "runtime"), f"{shown(pool.runtime)} is not a runtime version", "such as tpu-ubuntu2204-base"
+        )
+
+
+def _code(code: CodeSpec) -> Iterator[Finding]:
+    why = _repo_refused(code.repo)
+    if why:
+        yield Finding(("code", "repo"), f"`repo` {why}", f"it must be {RepoUrl.says}")
+    for index, line in enumerate(code.setup):
+        if not line.strip():
+            yield Finding(("code", "setup", index), "an item of `setup` is empty")
+
+
+def _repo_refused(repo: str) -> str | None:
+    """Why `repo` can't be used, if so. Never shows an address with a password in it."""
+    if RepoUrl.pattern.fullmatch(repo) or re.fullmatch(r"file:///[^\n]+", repo):
+        return None
+    if not repo or "\n" in repo:
+        return "is not an address or a directory"
+    if repo.startswith("-"):
+        return f"can't begin with '-': {shown(repo)}"
+    if re.match(r"https?://[^/]*@", repo):
+        return "must not hold a user or a token: every host would see it"
+    if re.match(r"[^/]*:", repo):  # git takes what has a ':' before the first '/' for an address
+        return f"is an address of a kind that hosts can't clone: {shown(repo)}"
+    return None
+
+
+def _job(path: Path, job: JobSpec, largest: int | None) -> Iterator[Finding]:
+    if not job.command or not job.command[0]:
+        yield Finding((*path, "command"), "`command` must begin with a program", "command: [python, train.py]")
+    if job.device not in ("tpu", "cpu"):
+        yield Finding((*path, "device"), f"`device` must be tpu or cpu, not {shown(job.device)}")
+    if job.chips not in SLOTS:
+        yield Finding(
+            (*path, "chips"), f"`chips` must be 1, 2, 4 or 8, not {job.chips}", "a run's chips are on one host"
+        )
+    elif largest is not None and job.chips > largest:
+        yield Finding(
+            (*path, "chips"), f"{job.chips} chips on one host are more than the fleet's hosts have ({largest})"
+        )
+    if not 0 <= job.retries <= MAX_RETRIES:
+        yield Finding((*path, "retries"), f"`retries` must be from 0 to {MAX_RETRIES}, not {job.retries}")
+    if not _is_directory_below(job.workdir):
+        yield Finding(
+            (*path, "workdir"),
+            f"`workdir` must be a plain directory below the clone, which {shown(job.workdir)} is not",
+        )
+    for index, pattern in enumerate(job.artifacts):
+        if not _inside(pattern):
+            yield Finding(
+                (*path, "artifacts", index), f"`artifacts` must stay below the clone, unlike {shown(pattern)}"
+            )
+    yield from _grid((*path, "grid"), job)
+    yield from _variables(path, job)
+    for name, pattern in job.metrics.items():
+        why = _pattern_refused(pattern)
+        if why:
+            hint = r"put the number into one group, such as 'test loss: ([\d.]+)'; further groups as (?:…)"
+            yield Finding((*path, "metrics", name), f"the pattern of `{name}` {why}", hint)
+
+
+def _grid(path: Path, job: JobSpec) -> Iterator[Finding]:
+    for name, values in job.grid.items():
+        if not values:
+            yield Finding((*path, name), f"`{name}` has no values", "write at least one, or leave the line out")
+        yield from _twins((*path, name), [_written(value) for value in values])
+    runs = math.prod(len(values) for values in job.grid.values())
+    if runs > MAX_RUNS:
+        yield Finding(path, f"the grid stands for {runs:,} runs; at most {MAX_RUNS:,} make sense")
+
+
+def _variables(path: Path, job: JobSpec) -> Iterator[Finding]:
+    named = [((*path, "env", name), name, True) for name in job.env]
+    named += [((*path, "secrets", index), name, False) for index, name in enumerate(job.secrets)]
+    for place, name, at_key in named:
+        if not VARIABLE.fullmatch(name):
+            yield Finding(place, f"{shown(name)} can't be the name of an environment variable", at_key=at_key)
+        elif name.startswith("TPUFLEET_") or name in SET_BY_RUNNER:
+            hint = "the pin depends on it; `device` and `chips` say what a run sees"
+            yield Finding(place, f"{name} is set by tpufleet itself", hint, at_key=at_key)
+    for index, name in enumerate(job.secrets):
+        if name in job.env:
+            yield Finding((*path, "secrets", index), f"{name} is in `env` too", "a secret's value is not in the file")
+    yield from _twins((*path, "secrets"), job.secrets)
+
+
+def _twins(path: Path, names: Iterable[str], key: str | None = None) -> Iterator[Finding]:
+    """What is in a list of names more than once, at its later places."""
+    seen: Counter[str] = Counter()
+    for index, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] == 2:
+            place = (*path, index, key) if key else (*path, index)
+            yield Finding(place, f"{shown(name)} is here twice")
+
+
+def _written(value: Scalar) -> str:
+    """A value of the grid as it stands in a run's id (`sweep`), by which runs are told apart."""
+    return str(value).lower()
+
+
+def _largest_host(pools: Iterable[NodePool]) -> int | None:
+    """The chips of the largest host; None when a type is unknown, which is told elsewhere."""
+    try:
+        return max((pool.type.chips_per_host for pool in pools), default=None)
+    except UsageError:
+        return None
+
+
+def _is_directory_below(path: str) -> bool:
+    """Whether the host's runner would take `path` as a working directory (`host.specs`)."""
+    plain = path.rstrip("/")
+    return plain == "." or safe_relative(plain.removeprefix("./"))
+
+
+def _inside(path: str) -> bool:
+    """Whether a relative path, or a pattern of paths, stays below where it starts."""
+    return (
+        bool(path)
+        and not path.startswith(("/", "~", "-"))
+        and "\n" not in path
+        and ".." not in PurePosixPath(path).parts
+    )
+
+
+def _pattern_refused(pattern: str) -> str | None:
+    """Why a metric's pattern can't be used, if so. The runner wants the same (`host.specs`)."""
+    if len(pattern) > MAX_PATTERN:
+        return f"is longer than {MAX_PATTERN} characters"
+    try:
+        with warnings.catch_warnings(action="ignore"):  # what a later Python may read differently
+            groups = re.compile(pattern).groups
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"is not a regular expression: {shown(str(error))[1:-1]}"
+    return None if groups == 1 else f"has {groups} groups"

@@ -1,0 +1,50 @@
+"""Who may log in to a node's hosts: the `ssh-keys` entry of its metadata, as Google's guest agent reads it.
+
+Lines are `USER:TYPE BASE64 COMMENT`, or `USER:TYPE BASE64 google-ssh {"userName": …, "expireOn": …}`; a line
+that can't be read, or whose key has expired, gives no access.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, cast
+
+from tpufleet.emulator.clock import parse_rfc3339
+
+USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+
+
+def keys_of(user: str, metadata: Mapping[str, str], now: datetime) -> set[bytes]:
+    """The public keys (SSH's binary form) that may log in as `user` at the moment `now`."""
+    lines = metadata.get("ssh-keys", "").splitlines()
+    found = (_read(line, now) for line in lines)
+    return {key for name, key in filter(None, found) if name == user}
+
+
+def _read(line: str, now: datetime) -> tuple[str, bytes] | None:
+    user, _, rest = line.strip().partition(":")
+    fields = rest.split(None, 3)
+    if not USER.fullmatch(user) or len(fields) < 2:
+        return None
+    if len(fields) > 3 and fields[2] == "google-ssh" and not _is_valid(fields[3], now):
+        return None
+    try:
+        return user, base64.b64decode(fields[1], validate=True)
+    except binascii.Error:
+        return None
+
+
+def _is_valid(note: str, now: datetime) -> bool:
+    try:
+        parsed: Any = json.loads(note)
+        if not isinstance(parsed, dict):
+            return False
+        expires: Any = cast(dict[str, Any], parsed).get("expireOn")
+        return expires is None or parse_rfc3339(str(expires)) > now
+    except ValueError:
+        return False

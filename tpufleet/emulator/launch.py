@@ -1,0 +1,141 @@
+"""Starting, finding and stopping the emulator's daemon. Imports little: every command may pass through here."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpufleet.errors import StateError
+
+STOP_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True)
+class Running:
+    """A daemon that serves: the API's address and the port of all its hosts' SSH servers."""
+
+    pid: int
+    url: str
+    ssh_port: int
+
+
+def start(
+    directory: Path,
+    *,
+    path: Sequence[Path] = (),
+    create_seconds: float | None = None,
+    timeout_s: float = 20,
+) -> Running:
+    """The daemon of `directory`, started if it isn't running; returns when it serves.
+
+    `path` (directories first on the hosts' PATH) and `create_seconds` are for a daemon that is started; one that
+    runs keeps its own. Raises StateError with the daemon's own words when it doesn't come up.
+    """
+    directory = directory.absolute()
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _starting(directory):
+        if found := running(directory):
+            return found
+        options = [f"--path={one}" for one in path]
+        if create_seconds is not None:
+            options.append(f"--create-seconds={create_seconds}")
+        _spawn(directory, options, timeout_s)
+        if found := running(directory):
+            return found
+    raise StateError(f"the emulator in {directory} ended as soon as it was up")
+
+
+def running(directory: Path) -> Running | None:
+    """The daemon that serves from `directory` now, if there is one."""
+    try:
+        facts = json.loads((directory / "emulator.json").read_text())
+        found = Running(int(facts["pid"]), str(facts["url"]), int(facts["ssh_port"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if _is_owned(directory) else None
+
+
+def stop(directory: Path) -> bool:
+    """Stops the daemon of `directory` and everything on its hosts; False when none ran. Nodes stay recorded.
+
+    Raises StateError when it doesn't end in time.
+    """
+    found = running(directory)
+    if found is None:
+        return False
+    try:
+        process = os.pidfd_open(found.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if running(directory) != found:  # the pid may have been another's by then
+            return False
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        if not select.select([process], [], [], STOP_TIMEOUT_S)[0]:
+            raise StateError(f"the emulator (process {found.pid}) does not end; see {directory}/emulator.log")
+    finally:
+        os.close(process)
+    return True
+
+
+def _spawn(directory: Path, options: list[str], timeout_s: float) -> None:
+    """Starts the daemon in a session of its own and waits until it says that it is ready."""
+    ours, theirs = os.pipe()
+    complaints = directory / "emulator.err"
+    try:
+        with complaints.open("w") as errors:
+            daemon = subprocess.Popen(
+                [sys.executable, "-m", "tpufleet.emulator", f"--dir={directory}", f"--ready-fd={theirs}", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                cwd="/",
+                pass_fds=(theirs,),
+                start_new_session=True,
+            )
+        os.close(theirs)
+        word = _read(ours, timeout_s)
+    finally:
+        os.close(ours)
+    if word == b"ready\n":
+        daemon.returncode = 0  # it outlives us: keeps Popen from complaining about a child that still runs
+        return
+    daemon.kill()
+    daemon.wait()
+    last = complaints.read_text(errors="replace").strip().splitlines()[-1:]
+    raise StateError(last[0] if last else f"the emulator did not come up within {timeout_s:g} s")
+
+
+def _read(descriptor: int, timeout_s: float) -> bytes | None:
+    if not select.select([descriptor], [], [], timeout_s)[0]:
+        return None
+    return os.read(descriptor, 100)
+
+
+@contextlib.contextmanager
+def _starting(directory: Path) -> Generator[None]:
+    """One start at a time: who comes second waits and finds the daemon running."""
+    with (directory / "launch.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _is_owned(directory: Path) -> bool:
+    """Whether a daemon holds the directory's lock."""
+    try:
+        with (directory / "lock").open("r") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,157 @@
+"""The daemon's life: takes its directory, brings the nodes back, serves until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import logging.handlers
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import asyncssh
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+import tpufleet
+from tpufleet.emulator import addresses, api, control, peers, processes
+from tpufleet.emulator.clock import WallClock, rfc3339
+from tpufleet.emulator.hosts import ProcessHost, Settings
+from tpufleet.emulator.keeper import Keeper
+from tpufleet.emulator.store import Store
+from tpufleet.emulator.wire import ApiError, Json, not_found
+
+log = logging.getLogger(__name__)
+
+LOG_BYTES = 2_000_000
+
+Sessions = dict[int, subprocess.Popen[bytes]]
+
+
+def run(directory: Path, settings: Settings, ready: Callable[[], None]) -> None:
+    """Serves from `directory` until SIGTERM, SIGINT or the API's stop; `ready` is called when others may come.
+
+    Raises StateError when the directory is another's or unreadable, OSError when nothing can be listened on.
+    """
+    store = Store(directory)
+    try:
+        store.withdraw()
+        _log_to(store.log)
+        asyncio.run(_serve(store, settings, ready))
+    finally:
+        store.withdraw()
+        store.release()
+
+
+async def _serve(store: Store, settings: Settings, ready: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    processes.become_subreaper()
+    keeper, sessions = _keeper(store, settings)
+    loop.add_signal_handler(signal.SIGCHLD, lambda: processes.reap_orphans(sessions))
+    await keeper.resume()
+
+    listening = addresses.listen("127.0.0.1", 0)
+    facts = _facts(listening.getsockname()[1], keeper)
+    server = _Server(uvicorn.Config(app(keeper, facts, stopped.set), log_config=None, access_log=False))
+    serving = asyncio.create_task(server.serve([listening]))
+    serving.add_done_callback(lambda _: stopped.set())
+    store.announce(facts)
+    log.info("serving at %s", facts["url"])
+    ready()
+
+    await stopped.wait()
+    store.withdraw()
+    server.should_exit = True
+    await serving
+    await keeper.shut_down()
+    processes.kill(processes.children())
+    log.info("stopped")
+
+
+def _keeper(store: Store, settings: Settings) -> tuple[Keeper, Sessions]:
+    """The keeper with process hosts, and the pids of their sessions."""
+    sessions: Sessions = {}
+    port = addresses.usable_port(store.directory)
+    keeper = Keeper(
+        store,
+        WallClock(),
+        settings,
+        port,
+        lambda place, view: ProcessHost(place, settings, view, sessions),
+    )
+    return keeper, sessions
+
+
+def _facts(port: int, keeper: Keeper) -> Json:
+    return {
+        "schema": 1,
+        "pid": os.getpid(),
+        "url": f"http://127.0.0.1:{port}",
+        "ssh_port": keeper.ssh_port,
+        "started": rfc3339(keeper.clock.now()),
+        "version": tpufleet.__version__,
+    }
+
+
+def app(keeper: Keeper, facts: Json, stop: Callable[[], None]) -> ASGIApp:
+    """Everything that is served over HTTP."""
+    application = Starlette(
+        routes=[*api.routes(keeper), *control.routes(keeper, facts, stop)],
+        exception_handlers={
+            ApiError: _refused,
+            404: _no_such_method,
+            405: _no_such_method,
+        },
+    )
+    return OwnerOnly(application)
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    del request
+    assert isinstance(error, ApiError)  # noqa: S101 - the only type it is registered for
+    return JSONResponse(error.envelope(), error.http_status)
+
+
+async def _no_such_method(request: Request, error: Exception) -> JSONResponse:
+    del error
+    return await _refused(request, not_found(request.url.path))
+
+
+class OwnerOnly:
+    """Lets through what comes from the emulator's own user and not from a web page."""
+
+    def __init__(self, inner: ASGIApp) -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name for name, _ in scope["headers"]}
+        if b"origin" in headers or not peers.is_ours(tuple(scope["client"]), tuple(scope["server"])):
+            error = ApiError("PERMISSION_DENIED", "The rehearsal cloud answers the user who started it only.")
+            await JSONResponse(error.envelope(), error.http_status)(scope, receive, send)
+            return
+        await self._inner(scope, receive, send)
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its own signal handlers: a stop has to end the hosts as well."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def _log_to(path: Path) -> None:
+    handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1)
+    logging.basicConfig(
+        handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    asyncssh.set_log_level(logging.WARNING)

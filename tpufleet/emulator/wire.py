@@ -1,0 +1,117 @@
+"""What the API's answers look like: Google's error envelope, long-running operations, pages.
+
+Shapes: https://cloud.google.com/apis/design/errors and the Cloud TPU v2 discovery document.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+TYPE_URL = "type.googleapis.com/google.cloud.tpu.v2"
+
+# google.rpc.Code: number and the HTTP status it maps to.
+CODES = {
+    "CANCELLED": (1, 499),
+    "INVALID_ARGUMENT": (3, 400),
+    "NOT_FOUND": (5, 404),
+    "ALREADY_EXISTS": (6, 409),
+    "PERMISSION_DENIED": (7, 403),
+    "RESOURCE_EXHAUSTED": (8, 429),
+    "FAILED_PRECONDITION": (9, 400),
+    "UNIMPLEMENTED": (12, 501),
+    "INTERNAL": (13, 500),
+}
+
+
+class ApiError(Exception):
+    """An answer that is an error: `status` is a google.rpc.Code by name."""
+
+    def __init__(self, status: str, message: str, details: Sequence[Json] = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.details = list(details)
+
+    @property
+    def http_status(self) -> int:
+        return CODES[self.status][1]
+
+    def envelope(self) -> Json:
+        """The body of an HTTP answer."""
+        error: Json = {"code": self.http_status, "message": self.message, "status": self.status}
+        return {"error": error | ({"details": self.details} if self.details else {})}
+
+    def rpc_status(self) -> Json:
+        """A google.rpc.Status, as an operation's `error`."""
+        return {"code": CODES[self.status][0], "message": self.message}
+
+
+def not_found(name: str) -> ApiError:
+    return ApiError("NOT_FOUND", f"Resource '{name}' was not found")
+
+
+def bad_request(reason: str) -> ApiError:
+    """The TPU service's own way to refuse what it understood."""
+    return ApiError("INVALID_ARGUMENT", f"Cloud TPU received a bad request. {reason}")
+
+
+@dataclass
+class Operation:
+    """A long-running operation; `ended` None while it runs, then either `response` or `error` is set."""
+
+    name: str
+    target: str
+    verb: str
+    created: str
+    ended: str | None = None
+    response: Json | None = None
+    error: Json | None = None
+    cancel_requested: bool = False
+
+    def wire(self) -> Json:
+        metadata: Json = {
+            "@type": f"{TYPE_URL}.OperationMetadata",
+            "createTime": self.created,
+            "target": self.target,
+            "verb": self.verb,
+            "cancelRequested": self.cancel_requested,
+            "apiVersion": "v2",
+        }
+        answer: Json = {"name": self.name, "metadata": metadata, "done": self.ended is not None}
+        if self.ended is not None:
+            metadata["endTime"] = self.ended
+        if self.error is not None:
+            answer["error"] = self.error
+        elif self.response is not None:
+            answer["response"] = self.response
+        return answer
+
+    def stored(self) -> Json:
+        return dataclasses.asdict(self)
+
+
+def page(items: Sequence[Json], key: str, size: int, token: str) -> Json:
+    """One page of a list answer under `key`; `size` 0 is the server's choice, `token` comes from the last one."""
+    start = _offset(token)
+    end = start + (min(size, 1000) or 1000)
+    answer: Json = {key: list(items[start:end])} if items[start:end] else {}
+    if end < len(items):
+        answer["nextPageToken"] = base64.urlsafe_b64encode(str(end).encode()).decode()
+    return answer
+
+
+def _offset(token: str) -> int:
+    try:
+        offset = int(base64.urlsafe_b64decode(token.encode()) or 0)
+    except (binascii.Error, ValueError) as error:
+        raise bad_request("invalid page token") from error
+    if offset < 0:
+        raise bad_request("invalid page token")
+    return offset

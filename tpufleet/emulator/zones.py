@@ -1,0 +1,79 @@
+"""What each zone offers: accelerator types and runtime versions.
+
+Source: Cloud TPU's list of regions and zones (a cached copy; data, not truth).
+"""
+
+from __future__ import annotations
+
+from tpufleet.accelerators import COMMON_TYPES, Accelerator, lookup
+from tpufleet.emulator.wire import ApiError, bad_request
+from tpufleet.errors import UsageError
+
+SMALL_V2 = ("us-central1-b", "us-central1-c", "europe-west4-a")
+SMALL_V3 = ("us-central1-a", "us-central1-b", "europe-west4-a")
+ZONES_OF = {
+    "v4": ("us-central2-b",),
+    "v5e": ("us-central1-a", "us-south1-a", "us-west1-c", "us-west4-a", "europe-west4-b"),
+    "v5p": ("us-central1-a", "us-east5-a"),
+    "v6e": ("us-central1-b", "us-east1-d", "us-east5-a", "us-east5-b", "europe-west4-a"),
+}
+PODS_OF = {"v2": ("us-central1-a",), "v3": ("europe-west4-a", "us-east1-d")}
+ZONES = tuple(sorted({*SMALL_V2, *SMALL_V3, *sum((*ZONES_OF.values(), *PODS_OF.values()), start=())}))
+
+TYPES = (*COMMON_TYPES, "v2-32", "v5litepod-16", "v6e-16")
+RUNTIMES = (
+    *("tpu-ubuntu2204-base", "tpu-vm-base", "tpu-vm-v4-base", "v2-alpha-tpuv4"),
+    *("v2-alpha-tpuv5", "v2-alpha-tpuv5-lite", "v2-alpha-tpuv6e"),
+)
+
+# AcceleratorConfig.Type by generation: name and number in google.cloud.tpu.v2.
+CONFIG_TYPES = {
+    "v2": ("V2", 2),
+    "v3": ("V3", 4),
+    "v4": ("V4", 7),
+    "v5e": ("V5LITE_POD", 9),
+    "v5p": ("V5P", 10),
+    "v6e": ("V6E", 11),
+}
+
+
+def check_zone(zone: str) -> None:
+    if zone not in ZONES:
+        raise ApiError("PERMISSION_DENIED", f"Location {zone} is not found or access is unauthorized.")
+
+
+def zones_of(accelerator: Accelerator) -> tuple[str, ...]:
+    generation = accelerator.generation.name
+    if generation == "v2":
+        return SMALL_V2 if accelerator.hosts == 1 else PODS_OF["v2"]
+    if generation == "v3":
+        return SMALL_V3 if accelerator.hosts == 1 else PODS_OF["v3"]
+    return ZONES_OF[generation]
+
+
+def accelerator_in(zone: str, name: str) -> Accelerator:
+    """The accelerator type `name` if `zone` has it; raises ApiError (INVALID_ARGUMENT) in Google's wording."""
+    try:
+        accelerator = lookup(name)
+    except UsageError as error:
+        raise _not_in_zone(name, zone) from error
+    if zone not in zones_of(accelerator):
+        raise _not_in_zone(name, zone)
+    return accelerator
+
+
+def name_of_config(kind: str | int, topology: str) -> str:
+    """The accelerator type of an AcceleratorConfig: ("V4", "2x2x1") is v4-8. Raises ApiError when there is none."""
+    for name in TYPES:
+        accelerator = lookup(name)
+        if accelerator.topology == topology and kind in CONFIG_TYPES[accelerator.generation.name]:
+            return name
+    raise bad_request(f"there is no accelerator of type {kind} with topology {topology}")
+
+
+def types_in(zone: str) -> list[str]:
+    return [name for name in TYPES if zone in zones_of(lookup(name))]
+
+
+def _not_in_zone(name: str, zone: str) -> ApiError:
+    return bad_request(f"the accelerator {name} was not found in zone {zone}")

@@ -1,0 +1,96 @@
+"""git, run so that neither a URL, a repository nor the environment can make it do something else (FACTS: git)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tpufleet.host.errors import GIT, HostError, bad
+from tpufleet.host.places import own_environment
+
+FETCH_TIMEOUT_S = 1800
+LOCAL_TIMEOUT_S = 600
+PROTOCOLS = "https:ssh"
+URL = re.compile(
+    r"https://[A-Za-z0-9][\w.-]*(?::\d{1,5})?/[\w.~/+@%-]+"
+    r"|ssh://(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9][\w.-]*(?::\d{1,5})?/[\w.~/+@%-]+"
+    r"|git@[A-Za-z0-9][\w.-]*:[\w.~/+@%-]+",
+    re.ASCII,
+)
+
+# No hooks and no helpers that a repository or its configuration brings along; stalled transfers end by themselves.
+SAFE = (
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
+    "-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60", "-c", "advice.detachedHead=false",
+)  # fmt: skip
+
+
+def checked_url(url: str) -> str:
+    """`url` if hosts may clone from it; raises HostError (bad-request)."""
+    if not URL.fullmatch(url):
+        raise bad("a repository's address must be https://…, ssh://… or git@host:path")
+    return url
+
+
+def git(*words: str, protocols: str = "", timeout_s: float = LOCAL_TIMEOUT_S) -> str:
+    """Runs git and gives what it printed; raises HostError (git) with the last thing it said.
+
+    `protocols` are those it may fetch over; none by default.
+    """
+    done = _run(words, protocols, timeout_s)
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        telling = [line for line in said if line.startswith(("fatal:", "error:", "remote:", "ERROR:"))] or said
+        raise HostError(GIT, f"git {words_shown(words)}: {' '.join(telling[-2:])[:500] or 'it failed'}")
+    return done.stdout
+
+
+def succeeds(*words: str) -> bool:
+    """Whether a local git command succeeds."""
+    return _run(words, "", LOCAL_TIMEOUT_S).returncode == 0
+
+
+def is_dirty(tree: Path) -> bool:
+    """Whether tracked files of a checkout differ from its commit (what a job or a setup adds does not count)."""
+    status = _run(
+        ("-C", str(tree), "--no-optional-locks", "status", "--porcelain", "--untracked-files=no"), "", LOCAL_TIMEOUT_S
+    )
+    return status.returncode != 0 or bool(status.stdout.strip())
+
+
+def words_shown(words: Sequence[str]) -> str:
+    """The subcommand, for a message: the first word that is neither an option nor an option's value."""
+    rest = iter(words)
+    for word in rest:
+        if word in ("-C", "-c"):
+            next(rest, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
+
+
+def _run(words: Sequence[str], protocols: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in own_environment().items() if not name.startswith("GIT_")}
+    env |= {
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ALLOW_PROTOCOL": protocols,
+        "GIT_SSH_COMMAND": "ssh -o BatchMode=yes -o ConnectTimeout=20",
+        "LC_ALL": "C",
+    }
+    try:
+        return subprocess.run(
+            ["git", *SAFE, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=env,
+            timeout=timeout_s,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise HostError(GIT, "git is not installed on this host") from None
+    except subprocess.TimeoutExpired:
+        raise HostError(GIT, f"git {words_shown(words)}: no end after {timeout_s:.0f} s") from None

@@ -1,0 +1,241 @@
+"""The host's queue: one worker that starts runs as chips come free, with nobody connected.
+
+The worker holds `queue.lock`, which it inherits locked from whoever starts it, so there is one at most. It sleeps until
+it is poked through `queue.fifo` or until one of the processes that matter ends, and goes when every run has ended. It
+keeps nothing in memory that matters: killed at any moment, the next one goes on from the records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import time
+from collections.abc import Collection, Generator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tpufleet.host import chips, daemons, endings, locks, processes, settle, slots, store
+from tpufleet.host.places import Places
+from tpufleet.host.records import RunState
+from tpufleet.host.store import RunStore
+from tpufleet.restart import FINAL_STATES, Reason, State
+
+STARTABLE = (State.QUEUED, State.RECOVERING)
+POLL_S = 2.0  # while something waits for what nobody tells us of: a chip that a person holds
+LONGEST_SLEEP_S = 30.0
+AFTER_FAILED_START_S = 5.0
+AFTER_VANISHED_S = 0.2  # a run vanished between the look at it and the sleep, or its lock was not free yet
+
+
+def wake(places: Places) -> None:
+    """Makes the worker look at the records; starts one if none lives.
+
+    In this order: a worker that is about to go looks at the records once more after it let go of the lock.
+    """
+    _poke(places.queue_fifo)
+    lock = locks.try_lock(places.queue_lock)
+    if lock is None:
+        return
+    try:
+        daemons.start(places, "work", [str(lock)], [lock])
+    finally:
+        os.close(lock)
+
+
+def work(places: Places, lock: int) -> None:
+    """The worker's life; `lock` is the queue's lock, inherited."""
+    if not locks.lock_again(lock):
+        return
+    held: int | None = lock
+    while held is not None:
+        with _fifo(places.queue_fifo) as fifo:
+            _Worker(places, fifo).run_until_all_have_ended()
+        os.close(held)
+        unfinished = any(state.state not in FINAL_STATES for state in store.all_states(places))
+        held = locks.try_lock(places.queue_lock) if unfinished else None
+
+
+class _Starting(NamedTuple):
+    """A supervisor that has not written "running" yet; `attempts` is how many the run had before."""
+
+    pid: int
+    chips: tuple[int, ...]
+    attempts: int
+
+
+class _Worker:
+    """One worker at work."""
+
+    def __init__(self, places: Places, fifo: int) -> None:
+        self.places = places
+        self.fifo = fifo
+        self.children: dict[int, subprocess.Popen[bytes]] = {}
+        self.starting: dict[str, _Starting] = {}
+        self.hold: dict[str, float] = {}
+
+    def run_until_all_have_ended(self) -> None:
+        while True:
+            _drain(self.fifo)
+            states = self._settled()
+            if not states and not self.children:
+                return
+            self._sleep(self._start_what_can(states), states)
+
+    def _settled(self) -> list[RunState]:
+        """The states of the runs that have not ended, after closing the attempts of those that are gone."""
+        self._look_after_children()
+        found = (settle.settle_if_gone(self.places, RunStore(self.places.run(run))) for run in self.places.runs())
+        return [state for state in found if state is not None and state.state not in FINAL_STATES]
+
+    def _look_after_children(self) -> None:
+        """Takes leave of supervisors that have ended; a run that one of them could not start waits a little."""
+        ended = {pid for pid, child in self.children.items() if child.poll() is not None}
+        for pid in ended:
+            del self.children[pid]
+        for run, start in list(self.starting.items()):
+            state = RunStore(self.places.run(run)).state()
+            happened = state is None or state.state not in STARTABLE or len(state.attempts) > start.attempts
+            if happened or start.pid in ended:
+                del self.starting[run]
+            if start.pid in ended and not happened:
+                self.hold[run] = time.time() + AFTER_FAILED_START_S
+
+    def _start_what_can(self, states: Sequence[RunState]) -> float:
+        """Starts the runs whose turn it is and for which there are chips; gives the seconds until the next look."""
+        now = time.time()
+        due = {state.id: max(state.not_before, self.hold.get(state.id, 0.0)) for state in states}
+        startable = [state for state in states if state.state in STARTABLE and state.id not in self.starting]
+        waiting = _in_order(self.places, [state for state in startable if due[state.id] <= now])
+        later = [due[state.id] - now for state in startable if due[state.id] > now]
+        ours = {chip for state in states if state.state is State.RUNNING for chip in state.chip_indices}
+        ours |= {chip for start in self.starting.values() for chip in start.chips}
+        present = [chip.number for chip in chips.chips_of(self.places)] if waiting else []
+        free = self._free(ours) if waiting else []
+        assigned = slots.assign(waiting, present, free, ours)
+        left_out = [wish.run for wish in waiting if not (wish.run in assigned and self._start(wish.run, assigned))]
+        for run in left_out:
+            self._say_why(run)
+        others_hold_some = bool(set(present) - set(free) - ours)
+        contended = any(run in assigned for run in left_out)
+        poll = [POLL_S] if left_out and (others_hold_some or contended) else []
+        return min([LONGEST_SLEEP_S, *later, *poll])
+
+    def _free(self, ours: Collection[int]) -> list[int]:
+        """The chips that nobody has leased and whose device nobody has open, lowest first."""
+        candidates = [chip for chip in chips.chips_of(self.places) if chip.number not in ours]
+        busy = processes.holders([chip.device for chip in candidates])
+        return [
+            chip.number
+            for chip in candidates
+            if chip.device not in busy and not locks.is_held(self.places.lease(chip.number), chips.PATIENCE_S)
+        ]
+
+    def _start(self, run: str, assigned: dict[str, tuple[int, ...]]) -> bool:
+        """Starts the run's supervisor and hands it the run's lock and the leases; False when someone was faster."""
+        record = RunStore(self.places.run(run))
+        lock = record.take()
+        if lock is None:
+            return False
+        held = [lock]
+        try:
+            state = record.state()
+            if state is None or state.state not in STARTABLE:
+                return True
+            if record.asked_to_stop() is not None:
+                record.write_state(endings.stop_before_start(state))
+                record.forget_secrets()
+                return True
+            leases = chips.take_leases(self.places, assigned[run], run)
+            if leases is None:
+                return False
+            held += leases.values()
+            words = [run, str(lock), *(f"{chip}:{fd}" for chip, fd in leases.items())]
+            child = daemons.start(self.places, "supervise", words, held)
+            self.children[child.pid] = child
+            self.starting[run] = _Starting(child.pid, assigned[run], len(state.attempts))
+            return True
+        finally:
+            for fd in held:
+                os.close(fd)
+
+    def _say_why(self, run: str) -> None:
+        """Notes that a run was looked at and waits for a chip; not if someone has its lock, who will change it."""
+        record = RunStore(self.places.run(run))
+        state = record.state()
+        if state is None or state.reason is not None:
+            return
+        lock = record.take()
+        if lock is None:
+            return
+        try:
+            state = record.state()
+            if state is not None and state.state is State.QUEUED:
+                record.write_state(state._replace(reason=Reason.NO_FREE_CHIP))
+        finally:
+            os.close(lock)
+
+    def _sleep(self, seconds: float, states: Sequence[RunState]) -> None:
+        """Until poked, until a supervisor or an unwatched training ends, or for `seconds`."""
+        pids = [*self.children]
+        for state in states:
+            if state.state is State.RUNNING:
+                pid = _pid_to_watch(self.places, state)
+                pids += [] if pid is None else [pid]
+                seconds = min(seconds, AFTER_VANISHED_S) if pid is None else seconds
+        with contextlib.ExitStack() as stack:
+            ends: list[int] = []
+            for pid in pids:
+                try:
+                    ends.append(os.pidfd_open(pid))
+                except ProcessLookupError:
+                    seconds = 0.0  # gone meanwhile: look at once
+                else:
+                    stack.callback(os.close, ends[-1])
+            select.select([self.fifo, *ends], [], [], max(0.0, seconds))
+
+
+def _pid_to_watch(places: Places, state: RunState) -> int | None:
+    """The supervisor of a running run, or the training itself when that is gone; None when both went just now."""
+    handle, boot = settle.current_handle(RunStore(places.run(state.id)), state), settle.boot_id(places)
+    if handle is not None and settle.is_watched(handle, boot):
+        return handle.supervisor
+    if handle is not None and settle.is_training(handle, boot):
+        return handle.pid
+    return None
+
+
+def _in_order(places: Places, states: Sequence[RunState]) -> list[slots.Wish]:
+    """The queue: the most urgent first, then the oldest."""
+    specs = [RunStore(places.run(state.id)).spec() for state in states]
+    ordered = sorted(specs, key=lambda spec: (-spec.priority, spec.submitted, spec.id))
+    return [slots.Wish(spec.id, spec.chips) for spec in ordered]
+
+
+def _poke(fifo: Path) -> None:
+    """Wakes the worker if there is one; a full pipe is poke enough."""
+    with contextlib.suppress(OSError):
+        fd = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(fd, b".")
+        finally:
+            os.close(fd)
+
+
+@contextlib.contextmanager
+def _fifo(path: Path) -> Generator[int]:
+    """The worker's end of the pipe, open for writing as well so that it never reads end of file."""
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(path, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _drain(fifo: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while os.read(fifo, 4096):
+            pass

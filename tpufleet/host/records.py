@@ -1,0 +1,107 @@
+"""What is written down about a run: its state with its attempts, and the handle to the processes of the last one.
+
+Stored data is read leniently (a field of a newer version is passed over, a missing one has its default).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+from tpufleet.host.files import JsonObject, as_object
+from tpufleet.restart import Reason, State
+
+
+class Attempt(NamedTuple):
+    """One start of a run; times in RFC 3339. A process ended by signal N has exit code 128+N, as shells say it."""
+
+    n: int
+    host: str
+    chips: tuple[str, ...]
+    started: str
+    ended: str | None = None
+    exit_code: int | None = None
+    reason: Reason | None = None
+
+
+class RunState(NamedTuple):
+    """A run as `runs.json` shows it (docs: the run contract), and below that what only the host needs."""
+
+    id: str
+    job: str
+    params: JsonObject
+    host: str
+    command: tuple[str, ...]
+    submitted: str
+    state: State = State.QUEUED
+    reason: Reason | None = None
+    chips: tuple[str, ...] = ()
+    commit: str | None = None
+    dirty: bool = False
+    attempts: tuple[Attempt, ...] = ()
+    step: int | None = None
+    metrics: dict[str, float | None] = {}  # noqa: RUF012 - a default of a NamedTuple; never changed in place
+    resumed_from: str | None = None
+    pid: int | None = None
+    forgiven: int = 0  # attempts before a person asked again: they don't count against the retries
+    not_before: float = 0.0  # epoch seconds before which a recovering run is not started
+
+    @property
+    def public(self) -> JsonObject:
+        """The state as others see it."""
+        shown = self._asdict()
+        del shown["forgiven"], shown["not_before"]
+        shown["attempts"] = [attempt._asdict() for attempt in self.attempts]
+        return shown
+
+    @property
+    def stored(self) -> JsonObject:
+        return {**self.public, "forgiven": self.forgiven, "not_before": self.not_before}
+
+    @property
+    def chip_indices(self) -> tuple[int, ...]:
+        return tuple(int(chip.rpartition(":")[2]) for chip in self.chips)
+
+
+class Handle(NamedTuple):
+    """How to find the processes of an attempt again: pids are told from reused ones by boot id and start time."""
+
+    boot_id: str
+    attempt: int
+    pid: int
+    start: int
+    supervisor: int
+    supervisor_start: int
+    chips: tuple[int, ...]
+    tmp: str
+
+
+def state_from(stored: JsonObject) -> RunState:
+    """The state that `RunState.stored` wrote."""
+    known: dict[str, Any] = {name: stored[name] for name in RunState._fields if name in stored}
+    known["state"] = State(stored["state"])
+    known["reason"] = _reason(stored.get("reason"))
+    known["command"] = tuple(stored["command"])
+    known["chips"] = tuple(stored.get("chips") or ())
+    known["attempts"] = tuple(_attempt(item) for item in stored.get("attempts") or ())
+    return RunState(**known)
+
+
+def handle_from(stored: JsonObject | None) -> Handle | None:
+    """The handle that was written as `Handle._asdict()`; None for none."""
+    if stored is None:
+        return None
+    known: dict[str, Any] = {name: stored[name] for name in Handle._fields}
+    known["chips"] = tuple(stored["chips"])
+    return Handle(**known)
+
+
+def _attempt(stored: object) -> Attempt:
+    fields = as_object(stored) or {}
+    known: dict[str, Any] = {name: fields[name] for name in Attempt._fields if name in fields}
+    known["chips"] = tuple(cast("list[str]", fields["chips"]))
+    known["reason"] = _reason(fields.get("reason"))
+    return Attempt(**known)
+
+
+def _reason(stored: object) -> Reason | None:
+    return None if stored is None else Reason(stored)

@@ -1,0 +1,110 @@
+"""Reading what a run wrote: JSON that may be broken, lines that may be half there, values of any kind.
+
+Nothing here raises for what a file contains; what cannot be read comes back empty, and is counted where that
+is worth saying.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+MAX_LINE = 1 << 20  # no honest record is longer than a MiB; the rest of such a line is skipped
+MAX_FILE = 64 << 20  # nor is a run.json or a manifest
+MAX_TEXT = 400
+
+Record = Mapping[str, object]
+
+
+def read_json(path: Path) -> object:
+    """The value in a JSON file, or None when there is no such regular file or it can't be read."""
+    if not is_plain_file(path) or path.stat().st_size > MAX_FILE:
+        return None
+    return parse(path.read_bytes())
+
+
+def parse(data: bytes) -> object:
+    """The value of one JSON text, or None. (A record is never null, so None is free to mean broken.)"""
+    try:
+        return json.loads(data.decode("utf-8", errors="replace"))
+    except (ValueError, RecursionError):  # ValueError also covers a number of more than 4,300 digits
+        return None
+
+
+def is_plain_file(path: Path) -> bool:
+    """Whether there is a regular file, not a link: a link from a host could lead anywhere here."""
+    return not path.is_symlink() and path.is_file()
+
+
+def lines(path: Path) -> Iterator[bytes | None]:
+    """The lines of a file one at a time, without their ends; None for one that is too long to be a record."""
+    if not is_plain_file(path):
+        return
+    with path.open("rb") as file:
+        while line := file.readline(MAX_LINE):
+            if len(line) < MAX_LINE or line.endswith(b"\n"):
+                yield line.rstrip(b"\r\n")
+                continue
+            while line and not line.endswith(b"\n"):
+                line = file.readline(MAX_LINE)  # noqa: PLW2901 - reads on to the end of the same line
+            yield None
+
+
+def records(path: Path) -> Iterator[Record | None]:
+    """The objects of a JSON-lines file in order; None for each line that holds none. Blank lines pass."""
+    for line in lines(path):
+        if line is None:
+            yield None
+        elif line.strip():
+            value = parse(line)
+            yield as_record(value) if isinstance(value, dict) else None
+
+
+def as_record(value: object) -> Record:
+    """A JSON object, or an empty one for anything else. (JSON's keys are always strings.)"""
+    return cast("Record", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def as_text(value: object, limit: int = MAX_TEXT) -> str:
+    """Any JSON value as a person would write it, cut to `limit` characters; null is empty."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def as_number(value: object) -> float | None:
+    """A JSON number as a float (infinite when it is too large for one), or None for anything else."""
+    if isinstance(value, float):
+        return value
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def as_count(value: object) -> int | None:
+    """A whole number of at least 0 that is exact as a float, or None."""
+    amount = as_number(value)
+    return int(amount) if amount is not None and 0 <= amount <= 2**53 else None
+
+
+def as_time(value: object) -> datetime | None:
+    """An RFC 3339 time in UTC, or None."""
+    if not isinstance(value, str):
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):  # Overflow: the year 1 or 9999 moved by its offset
+        return None

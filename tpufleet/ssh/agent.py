@@ -1,0 +1,179 @@
+"""The agent on a host, asked over SSH: a verb and a JSON object go there, a JSON object or bytes come back.
+
+A host that has no agent yet (or another version's) is given one, once: a directory named by the digest of what is in
+it, made aside and renamed, so that it is whole or absent and never changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from tpufleet.errors import HostFault, StateError
+from tpufleet.model import Host
+from tpufleet.paths import REMOTE_BASE, remote_agent
+from tpufleet.ssh.bundle import Bundle, bundle
+from tpufleet.ssh.port import Connection, Result, Stream, quote
+from tpufleet.text import clean, clean_bytes
+
+BARE = 113  # the exit code by which the command below says that there is no agent
+ERROR_START = b'{"error":'
+ERROR_LIMIT = 1 << 20
+
+# The image preloads an allocator that breaks some programs (LD_PRELOAD); -ES keeps a user's Python settings out.
+ASK = "[ -e {agent}/__main__.py ] || exit 113; exec env -u LD_PRELOAD python3 -ES {agent} {verb}"
+
+SHIP = """\
+set -e; umask 022; unset LD_PRELOAD
+base={base}
+mkdir -p "$base/lib" 2>/dev/null && [ -w "$base/lib" ] || {{
+  sudo -n install -d -m 0755 -o "$(id -un)" "$base" "$base/lib"
+}}
+part=$(mktemp -d "$base/lib/.{digest}.XXXXXX"); trap 'rm -rf "$part"' EXIT
+tar -xf - -C "$part"
+[ -e "$part/__main__.py" ]
+find "$part" -type f -exec sync {{}} +
+chmod 755 "$part"
+mv -T "$part" "$base/lib/{digest}" 2>/dev/null || [ -e "$base/lib/{digest}/__main__.py" ]
+"""
+
+# A transfer that is cut ends with what looks like the end of the file: so the size is looked at before the rename.
+UPLOAD = """\
+set -e; umask 022; unset LD_PRELOAD
+to={to}; part="$to.$$.part"; trap 'rm -f "$part"' EXIT
+mkdir -p "$(dirname "$to")"
+cat > "$part"
+[ "$(wc -c < "$part")" -eq {size} ] || {{ echo "the transfer was cut" >&2; exit 1; }}
+sync "$part"
+mv -fT "$part" "$to"
+"""
+
+
+class Bare(HostFault):
+    """There is no agent of this version on the host, and none was to be put there."""
+
+
+class Agent:
+    """The agent of one host over a connection; `shipped` is what it consists of (another one in tests)."""
+
+    def __init__(self, connection: Connection, host: Host, *, shipped: Callable[[], Bundle] = bundle) -> None:
+        self._connection = connection
+        self._host = host
+        self._shipped = shipped
+
+    def ask(
+        self, verb: str, payload: Mapping[str, Any], *, ship: bool = True, timeout_s: float | None = 60.0
+    ) -> dict[str, Any]:
+        """The agent's answer to `verb`.
+
+        A host without the agent gets it first; with `ship=False` it is left as it is and Bare is raised. Raises
+        HostFault with the agent's own kind and sentence when it says no, or when what answers is no agent.
+        """
+        command, request = self._command(verb), _line(payload)
+        result = self._connection.run(command, stdin=request, timeout_s=timeout_s)
+        if _is_bare(result):
+            if not ship:
+                raise self._bare()
+            self.ship()
+            result = self._connection.run(command, stdin=request, timeout_s=timeout_s)
+        return self._answer(result)
+
+    @contextlib.contextmanager
+    def open(self, verb: str, payload: Mapping[str, Any]) -> Generator[Stream]:
+        """The bytes that the agent sends for a streaming verb; its stdin stays open until the context is left.
+
+        Raises HostFault as `ask` does, Bare for a host without the agent.
+        """
+        with self._connection.stream(self._command(verb), stdin=_line(payload), keep_stdin_open=True) as stream:
+            self._look_for_refusal(stream)
+            yield stream
+
+    def upload(self, path: Path, to: str, *, progress: Callable[[int], None] | None = None) -> None:
+        """Put the local file `path` on the host at `to` (a word for the host's shell): whole, or not at all."""
+        try:
+            command = UPLOAD.format(to=to, size=path.stat().st_size)
+        except OSError as error:
+            raise StateError(f"can't be read: {error.strerror or error}", where=str(path)) from error
+        self._done(self._connection.send_file(command, path, progress=progress), "the upload")
+
+    def ship(self) -> None:
+        """Put the agent on the host; safe against others that do the same at the same time."""
+        digest, tar = self._shipped()
+        self._done(self._connection.run(SHIP.format(base=REMOTE_BASE, digest=digest), stdin=tar), "the agent's set-up")
+
+    # ----------------------------------------------------------------------------------- what the host's words mean
+
+    def _look_for_refusal(self, stream: Stream) -> None:
+        """Raise the error that came in place of the bytes. Bytes may look like one: their end and the exit code tell."""
+        start = stream.read(ERROR_LIMIT)
+        stream.unread(start)
+        if start and not start.startswith(ERROR_START):
+            return
+        first = stream.readline(ERROR_LIMIT) if start else b""
+        more = stream.read(1) if first else b""
+        if not more and (code := stream.wait()) != 0:
+            result = Result(code, first, stream.stderr())
+            if _is_bare(result):
+                raise self._bare()
+            self._answer(result)
+        stream.unread(first + more)
+
+    def _command(self, verb: str) -> str:
+        return ASK.format(agent=remote_agent(self._shipped().digest), verb=quote([verb]))
+
+    def _answer(self, result: Result) -> dict[str, Any]:
+        answer = _object(result.stdout)
+        error = answer.get("error") if answer else None
+        if isinstance(error, dict):
+            said = cast("dict[str, Any]", error)
+            kind = re.sub(r"[^a-z-]", "", str(said.get("kind")))[:40]
+            raise self._fault(kind or "internal", clean(str(said.get("message")), keep_newlines=True)[:4000])
+        if answer is None or result.exit_code != 0:
+            raise self._no_answer(result)
+        return answer
+
+    def _no_answer(self, result: Result) -> HostFault:
+        if result.exit_code == 127:
+            return self._fault("no-python", "there is no python3 on the host", hint="tpufleet needs Python 3.10 there")
+        if _is_bare(result):
+            return self._fault("bad-answer", "the agent was put on the host and isn't there")
+        return self._fault("bad-answer", f"the agent ended with exit code {result.exit_code} {_last_words(result)}")
+
+    def _done(self, result: Result, what: str) -> None:
+        if result.exit_code == 0:
+            return
+        if b"No space left" in result.stderr or b"quota exceeded" in result.stderr:
+            raise self._fault("disk-full", "the host's disk is full", hint=f"tpufleet ssh {self._host.name} -- df -h")
+        raise self._fault("upload", f"{what} ended with exit code {result.exit_code} {_last_words(result)}")
+
+    def _bare(self) -> Bare:
+        return Bare("has no agent of this version yet", kind="bare", where=self._host.name, hint="tpufleet create")
+
+    def _fault(self, kind: str, message: str, hint: str | None = None) -> HostFault:
+        return HostFault(message, kind=kind, where=self._host.name, hint=hint)
+
+
+def _line(payload: Mapping[str, Any]) -> bytes:
+    return json.dumps(payload).encode() + b"\n"
+
+
+def _is_bare(result: Result) -> bool:
+    return result.exit_code == BARE and not result.stdout
+
+
+def _object(data: bytes) -> dict[str, Any] | None:
+    try:
+        value: object = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _last_words(result: Result) -> str:
+    """The last line that the host said about it, for a sentence."""
+    lines = clean_bytes(result.stderr or result.stdout, keep_newlines=True).strip().splitlines()
+    return f"and said: {lines[-1][:300]}" if lines else "and said nothing"

@@ -1,0 +1,88 @@
+"""The connections of one command: one per host, made when first asked for, closed together.
+
+paramiko costs a third of a second to import, so it is imported with the first connection.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from tpufleet.errors import HostKeyMismatch
+from tpufleet.model import Host
+from tpufleet.ssh.limits import DEFAULT, Limits
+from tpufleet.ssh.trust import Trust
+
+if TYPE_CHECKING:
+    import paramiko
+
+    from tpufleet.ssh.connection import ParamikoConnection
+
+ATTEMPTS = 4
+
+
+class ParamikoDialer:
+    """Implements `port.Dialer`, for any number of threads. Leaving its context closes all connections."""
+
+    def __init__(self, user: str, key_path: Path, trust: Trust, *, limits: Limits = DEFAULT) -> None:
+        self._user = user
+        self._key_path = key_path
+        self._trust = trust
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._key: paramiko.Ed25519Key | None = None
+        self._dialling: dict[str, threading.Lock] = {}
+        self._connections: dict[str, ParamikoConnection] = {}
+
+    def connect(self, host: Host) -> ParamikoConnection:
+        """The connection to `host`; made anew when the one there was is dead. Raises as `port.Dialer` says."""
+        place = f"{host.identity} {host.address}:{host.port}"
+        with self._lock:
+            turn = self._dialling.setdefault(place, threading.Lock())
+        with turn:
+            there = self._connections.get(place)
+            if there is None or not there.alive:
+                self._connections[place] = there = self._dial(host)
+            return there
+
+    def close_all(self) -> None:
+        while self._connections:
+            self._connections.popitem()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close_all()
+
+    def _dial(self, host: Host) -> ParamikoConnection:
+        from tpufleet.ssh.handshake import TurnedAway, connect
+
+        pinned = self._trust.get(host.identity)
+        if pinned is None:
+            raise HostKeyMismatch("its host key is not known yet", where=host.name, hint="tpufleet create")
+        key = self._loaded_key()
+        deadline = time.monotonic() + self._limits.connect_s
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return connect(host, self._user, key, pinned, limits=self._limits, deadline=deadline)
+            except TurnedAway:
+                pause = random.uniform(0.05, 0.15) * 2**attempt  # noqa: S311 - jitter, no secret
+                if attempt == ATTEMPTS or time.monotonic() + pause >= deadline:
+                    raise
+                time.sleep(pause)
+        raise AssertionError("the loop returns or raises")
+
+    def _loaded_key(self) -> paramiko.Ed25519Key:
+        from tpufleet.ssh.handshake import load_key
+
+        with self._lock:
+            if self._key is None:
+                self._key = load_key(self._key_path)
+            return self._key

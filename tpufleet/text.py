@@ -1,0 +1,43 @@
+"""Text from hosts, logs and people, made harmless for a terminal.
+
+One convention: a terminal's formatting sequences (CSI: colours, cursor movements) are left out; every other
+character that could act on a terminal, or on how the text around it reads, is shown as a Python escape (`\\x1b`,
+`\\u202e`). So nothing that is said is lost, and cleaning what is clean changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+# CSI in both its forms (ECMA-48, 5.4): parameter bytes, intermediate bytes, one final byte.
+_CSI = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+
+# C0, DEL and C1; the bidi marks, embeddings, overrides and isolates; line and paragraph separator; surrogates.
+_ACTING = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+
+_SPECIAL = re.compile(f"{_CSI}|\r\n|{_ACTING}")
+
+
+def clean(text: str, *, keep_newlines: bool = False) -> str:
+    """`text` for a terminal, on one line; with `keep_newlines` newlines and tabs stay, and a carriage return (as
+    progress bars send them) begins a new line."""
+    return _SPECIAL.sub(_kept if keep_newlines else _shown, text)
+
+
+def clean_bytes(data: bytes, *, keep_newlines: bool = False) -> str:
+    """The same for bytes that should be UTF-8; a byte that is not is shown as `\\xff`."""
+    return clean(data.decode("utf-8", errors="backslashreplace"), keep_newlines=keep_newlines)
+
+
+def _kept(match: re.Match[str]) -> str:
+    found = match.group()
+    if found in ("\n", "\t"):
+        return found
+    return "\n" if found in ("\r\n", "\r") else _shown(match)
+
+
+def _shown(match: re.Match[str]) -> str:
+    found = match.group()
+    if len(found) > 1 and found != "\r\n":
+        return ""
+    return found.encode("unicode_escape").decode("ascii")
