@@ -76,7 +76,9 @@ def _spec(path: Path, document: Document) -> Spec:
         # through JSON, since pydantic's strict mode then takes lists for tuples and words for enums, but no "2" for 2
         (spec,) = _adapter().validate_json(json.dumps([document.data]))
     except ValidationError as error:
-        found = [finding_from(detail, document) for detail in error.errors(include_url=False)]
+        # what is missing comes last: a misspelt key stands at the same place, and is the reason more often than not
+        details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] == "missing")
+        found = [finding_from(detail, document) for detail in details]
         problems = [document.place(finding) for finding in found if finding]
         raise _refusal(path, problems + document.problems) from None
     if document.problems:
@@ -109,16 +111,15 @@ def _refusal(path: Path, problems: Iterable[Problem]) -> ConfigError:
 
 
 def _told_apart(problems: Iterable[Problem]) -> list[Problem]:
-    """In the file's order, one for each place, and none about a part of what is wrong as a whole."""
+    """In the file's order, one for each value, and none about a part of what is wrong as a whole."""
     ordered = sorted(problems, key=lambda problem: problem.mark)
-    wholes = {problem.path for problem in ordered if problem.path is not None}
-    kept: list[Problem] = []
+    wrong = {problem.path for problem in ordered if problem.path is not None}
+    kept: dict[object, Problem] = {}
     for problem in ordered:
         path = problem.path or ()
-        inside = any(path[:length] in wholes for length in range(len(path)))
-        if not inside and (not kept or kept[-1].mark != problem.mark):
-            kept.append(problem)
-    return kept
+        if not any(path[:length] in wrong for length in range(len(path))):
+            kept.setdefault(problem.mark if problem.path is None else path, problem)
+    return list(kept.values())
 
 
 def _where(path: Path, problem: Problem) -> str:

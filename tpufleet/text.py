@@ -41,3 +41,13 @@ def _shown(match: re.Match[str]) -> str:
     if len(found) > 1 and found != "\r\n":
         return ""
     return found.encode("unicode_escape").decode("ascii")
+
+
+def size(count: int) -> str:
+    """Bytes for people: `3.2 GB`."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

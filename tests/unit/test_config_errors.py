@@ -207,6 +207,16 @@ def test_all_problems_are_told_at_once_in_the_files_order(tmp_path: Path) -> Non
     assert error.hint == "write 2 without quotes"
 
 
+def test_a_misspelt_key_is_told_before_the_one_that_is_missing(tmp_path: Path) -> None:
+    error = refusal(tmp_path, "fleeet: x\nnodes:\n  - {nme: tpu, accelerator: v2-8}\n")
+    assert error.hint == "did you mean `fleet`?"
+    assert error.message.splitlines()[1:] == [
+        f"  {tmp_path}/tpufleet.yaml:1:1: the fleet file needs `fleet`",
+        f"  {tmp_path}/tpufleet.yaml:3:5: a node pool needs `name`",
+        f"  {tmp_path}/tpufleet.yaml:3:6: `nme` is not a key of a node pool (did you mean `name`?)",
+    ]
+
+
 def test_at_most_five_further_problems_are_listed(tmp_path: Path) -> None:
     error = refusal(tmp_path, BASE + "".join(f"x{n}: 1\n" for n in range(9)))
     lines = error.message.splitlines()

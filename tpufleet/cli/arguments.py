@@ -45,6 +45,16 @@ def session(context: typer.Context) -> Session:
     return context.ensure_object(Session)
 
 
+def shell_line(words: Sequence[str]) -> str:
+    """A command for a host's shell: several words stay exactly those words, a single one is a line as with ssh."""
+    from tpufleet.ssh.port import quote
+
+    try:
+        return words[0] if len(words) == 1 else quote(words)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
 def settings(pairs: Iterable[str]) -> dict[ParamName, Scalar]:
     """`--set lr=0.01` … -> values; raises UsageError."""
     from tpufleet.sweep import parse_value

@@ -7,14 +7,16 @@ from typing import Annotated
 
 import typer
 
-from tpufleet.cli.arguments import On, session
+from tpufleet.cli.arguments import On, session, shell_line
 from tpufleet.cli.output import Output
 from tpufleet.errors import PartialFailure, TpufleetError, UsageError
 
 
 def exec_(
     context: typer.Context,
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="One word an argument; no shell between.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- CMD...", help="Words, or one quoted line for the hosts' shell.")
+    ],
     on: On = "",
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="For each host.")] = 600.0,
 ) -> None:
@@ -22,15 +24,14 @@ def exec_(
 
     Example: tpufleet exec -- uptime
 
-    Example: tpufleet exec --on 'tpu-0,tpu-3*' -- sh -c 'df -h | tail -1'
+    Example: tpufleet exec --on 'tpu-0,tpu-3*' -- 'df -h | tail -1'
     """
     from tpufleet.ops.observe import find_nodes, hosts_of, trust
     from tpufleet.ops.selection import select
     from tpufleet.ssh.fanout import fan_out
-    from tpufleet.ssh.port import quote
 
     this = session(context)
-    line = quote(command)
+    line = shell_line(command)
     results: list[dict[str, object]] = []
     with this.fleet("exec") as fleet:
         hosts = select(hosts_of(fleet, find_nodes(fleet)), on)
@@ -48,7 +49,8 @@ def exec_(
                 out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
                 results.append({"host": name, "exit_code": done.exit_code, "stdout": out, "stderr": err, "error": None})
             _show(this.out, results[-1], alone=len(hosts) == 1)
-    results.sort(key=lambda result: [host.name for host in hosts].index(str(result["host"])))
+    order = [str(host.name) for host in hosts]
+    results.sort(key=lambda result: order.index(str(result["host"])))
     this.out.data(command=command, results=results)
     _sum_up(results)
 

@@ -42,7 +42,7 @@ def init(
     if this.config.exists():
         raise UsageError(f"{this.config} is there already", hint="edit it, or name another with --config FILE")
     if dry_run:
-        this.out.line(text.rstrip())
+        this.out.text(text)
     else:
         try:
             write_atomically(this.config, text.encode(), mode=0o644)

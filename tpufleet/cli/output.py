@@ -44,6 +44,11 @@ class Output:
         if not self.as_json:
             print(clean(text))
 
+    def text(self, text: str) -> None:
+        """Several lines of the answer."""
+        if not self.as_json:
+            print(clean(text, keep_newlines=True).rstrip("\n"))
+
     def note(self, text: str) -> None:
         """Something beside the answer."""
         if not self.quiet:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tpufleet.model import AwaitNode, CreateNode, DeleteNode, HostView, Node, Plan, Snapshot, StartNode
+from tpufleet.text import size
 
 PLAN_COLUMNS = ("action", "node", "type", "zone", "why")
 RUN_COLUMNS = ("run", "state", "chip", "step", "metrics")
@@ -82,7 +83,7 @@ def run_rows(states: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 def state_words(state: Mapping[str, Any]) -> str:
     """`failed: exit nonzero (1)`."""
     reason = state.get("reason")
-    attempts = state.get("attempts") or []
+    attempts: list[dict[str, Any]] = state.get("attempts") or []
     code = attempts[-1].get("exit_code") if attempts else None
     said = f"{state['state']}: {reason}" if reason and state["state"] != "running" else str(state["state"])
     return f"{said} ({code})" if state["state"] == "failed" and code not in (None, 0) else said
@@ -115,16 +116,6 @@ def age(created: str | None, now: datetime | None = None) -> str:
     if days:
         return f"{days} d {hours} h"
     return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
-
-
-def size(count: int) -> str:
-    """Bytes for people: `3.2 GB`."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
 
 
 def host_rows(views: Sequence[HostView]) -> list[tuple[str, ...]]:

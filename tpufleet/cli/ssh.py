@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tpufleet.cli.arguments import DryRun, session
+from tpufleet.cli.arguments import DryRun, session, shell_line
 from tpufleet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,10 +30,8 @@ def ssh(
 
     Example: tpufleet ssh tpu-0
 
-    Example: tpufleet ssh tpu-0-w0 -- tail -f /var/log/syslog
+    Example: tpufleet ssh tpu-0-w0 -- 'df -h | tail -1'
     """
-    from tpufleet.ssh.port import quote
-
     this = session(context)
     program = shutil.which("ssh")
     if program is None:
@@ -42,7 +40,7 @@ def ssh(
         target = _one(fleet, host)
         write_config(fleet)
     words = [program, "-F", str(fleet.paths.ssh_config), target.name]
-    os.execv(program, [*words, "--", quote(command)] if command else words)  # noqa: S606 (a list, no shell here)
+    os.execv(program, [*words, "--", shell_line(command)] if command else words)  # noqa: S606 (a list, no shell here)
 
 
 def ssh_config(
@@ -63,7 +61,7 @@ def ssh_config(
             f"~/.ssh/config includes {fleet.paths.ssh_config}" + ("" if changed else " already; nothing to do")
         )
     else:
-        this.out.line(text.rstrip())
+        this.out.text(text)
     this.out.data(config=text, file=str(fleet.paths.ssh_config), hosts=[host.name for host in hosts])
 
 
@@ -89,9 +87,10 @@ def _one(fleet: Fleet, name: str | None) -> Host:
     if not hosts:
         raise UsageError("the fleet has no host that is ready", hint="tpufleet create")
     chosen = select(hosts, name) if name else hosts[:1]
-    if len(chosen) > 1:
+    target, *others = chosen
+    if others:
         raise UsageError(f"{name} has {len(chosen)} hosts", hint=f"name one: {', '.join(host.name for host in chosen)}")
-    return chosen[0]
+    return target
 
 
 def _include(config: Path, ours: Path) -> bool:

@@ -23,7 +23,7 @@ from tpufleet.names import RepoUrl, shown
 from tpufleet.ops.fleet import Fleet
 from tpufleet.paths import remote_bundle
 from tpufleet.ssh.fanout import Outcome, gather
-from tpufleet.text import clean
+from tpufleet.text import clean, size
 
 GIT_LIMIT_S = 120
 SETUP_LIMIT_S = 1800
@@ -83,7 +83,7 @@ def _sync_host(fleet: Fleet, host: Host, code: Code, bundle: _Bundle) -> Synced:
                 hint="git push, then again",
             )
         path = bundle.path()
-        fleet.say(host.name, f"receiving the code ({path.stat().st_size / 1e6:.1f} MB)")
+        fleet.say(host.name, f"receiving the code ({size(path.stat().st_size)})")
         agent.upload(path, remote_bundle(code.repo_id, code.commit))
         answer = agent.ask("code", request, timeout_s=SETUP_LIMIT_S + 60)
     done = Synced(

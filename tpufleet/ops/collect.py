@@ -18,6 +18,7 @@ from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import RunHome, Wanted, read_runs, write_json
 from tpufleet.ssh.fanout import gather
 from tpufleet.ssh.port import Stream
+from tpufleet.text import size
 
 CHUNK = 1 << 20
 SCHEMA = 1
@@ -94,7 +95,7 @@ class _Host:
             self.states.append(offered["state"])
             self.done.runs += 1
         if self.done.files:
-            self._fleet.say(self._host.name, f"{self.done.files} files, {self.done.bytes / 1e6:.1f} MB home", "done")
+            self._fleet.say(self._host.name, f"{self.done.files} files, {size(self.done.bytes)} home", "done")
         return self
 
     def _bring(self, home: RunHome, offered: dict[str, Any]) -> None:
@@ -168,6 +169,6 @@ def summary(collected: Collected) -> str:
     if not collected.files:
         return f"{collected.runs} runs: nothing new"
     return (
-        f"{collected.runs} runs: {collected.files} files ({collected.bytes / 1e6:.1f} MB) came home, "
+        f"{collected.runs} runs: {collected.files} files ({size(collected.bytes)}) came home, "
         f"{collected.checkpoints} new checkpoints"
     )

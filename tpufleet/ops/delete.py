@@ -42,7 +42,11 @@ def at_risk(fleet: Fleet, what: Plan) -> tuple[str, ...]:
 
 def delete(fleet: Fleet, what: Plan) -> tuple[Proof, ...]:
     """Carry the plan out, wait until the nodes are absent, then list every zone anew."""
+    doomed = {action.name for action in what.actions}
+    hosts = hosts_of(fleet, [node for node in find_nodes(fleet) if node.name in doomed])
     remove(fleet, [action for action in what.actions if isinstance(action, DeleteNode)])
+    for host in hosts:
+        fleet.trust.forget(host.identity)
     return prove(fleet)
 
 

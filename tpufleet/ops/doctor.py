@@ -14,6 +14,7 @@ from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.observe import observe
 from tpufleet.paths import LocalPaths
 from tpufleet.plan import wanted_nodes
+from tpufleet.text import size
 
 LOW_DISK = 2 << 30
 
@@ -34,9 +35,7 @@ def local_findings(spec: Spec, paths: LocalPaths) -> Iterator[Finding]:
         where = shutil.which(program)
         yield Finding(program, where is not None, _version(program) if where else f"missing; needed to {use}", program)
     free = shutil.disk_usage(paths.directory).free
-    yield Finding(
-        "disk", free > LOW_DISK, f"{free / 1e9:.1f} GB free at home", "free some space, or move the fleet file"
-    )
+    yield Finding("disk", free > LOW_DISK, f"{size(free)} free at home", "free some space, or move the fleet file")
     if spec.code is None:
         yield Finding("code", False, "the file names no repository", "add code.repo to the fleet file")
         return
@@ -90,7 +89,7 @@ def _host_findings(fleet: Fleet, view: HostView) -> Iterator[Finding]:
         held = ", ".join(f"chip {chip['index']} by pid {chip.get('pid')}" for chip in busy)
         yield Finding(name, False, f"held by something that is not tpufleet's: {held}", f"tpufleet ssh {name}")
     free = int(view.probe["disk"]["free"])
-    yield Finding(name, free > LOW_DISK, f"{chips} chips, {free / 1e9:.1f} GB free", f"tpufleet ssh {name} -- df -h")
+    yield Finding(name, free > LOW_DISK, f"{chips} chips, {size(free)} free", f"tpufleet ssh {name} -- df -h")
 
 
 def _version(program: str) -> str:

@@ -5,9 +5,11 @@ Whatever a host says of names and sizes is checked here before a path is made of
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -122,6 +124,10 @@ class RunHome:
         write_json(self.directory / "run.json", state)
 
     def write_index(self) -> None:
+        """Remember what is here; the directory of parts goes when nothing is left in it."""
+        for folder, _, _ in os.walk(self.directory / PARTS, topdown=False):
+            with contextlib.suppress(OSError):  # not empty: a part that waits for the next try
+                Path(folder).rmdir()
         write_json(self.directory / INDEX, {"life": self.life, "files": self.collected})
 
     def _part(self, path: PurePosixPath) -> Path:
@@ -159,10 +165,10 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
 
 def _index(directory: Path) -> dict[str, Any]:
     try:
-        index = json.loads((directory / INDEX).read_text())
-    except (OSError, ValueError):
+        index: Any = json.loads((directory / INDEX).read_text())
+        return {"life": str(index["life"]), "files": dict(index["files"])}
+    except (OSError, ValueError, KeyError, TypeError):
         return {}
-    return index if isinstance(index, dict) and isinstance(index.get("files", {}), dict) else {}
 
 
 def _move_aside(directory: Path, earlier: Path) -> None:

@@ -114,7 +114,7 @@ def stop(fleet: Fleet, runs: Sequence[str], there: Mapping[str, Located]) -> lis
     batches: dict[str, list[str]] = {}
     for run in runs:
         batches.setdefault(there[run].host.name, []).append(run)
-    hosts = {there[run].host.name: there[run].host for run in runs}
+    hosts = {str(there[run].host.name): there[run].host for run in runs}
 
     def end(host: Host) -> list[Mapping[str, Any]]:
         batch = batches[host.name]

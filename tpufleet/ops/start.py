@@ -47,7 +47,7 @@ def start(fleet: Fleet, request: Request, *, dry_run: bool) -> Started:
     plan = plan_launch(fleet, runs, views, restart=request.restart)
     states = {run: item.state for run, item in located(views).items()}
     if plan.placed and not dry_run:
-        hosts = {view.host.name: view.host for view in views}
+        hosts = {str(view.host.name): view.host for view in views}
         bring_code(fleet, [hosts[name] for name in sorted(set(plan.placed.values()))], code)
         answers = launch(fleet, runs, plan, hosts, code=code, secrets=secrets, restart=request.restart)
         states |= {str(state["id"]): state for state in answers}

@@ -103,9 +103,7 @@ class Limits:
     @classmethod
     def of(cls, runs: int) -> Limits:
         runs = max(1, runs)
-        return cls(
-            points=max(40, min(MAX_CURVE, MAX_POINTS // runs)), completions=max(2, min(40, MAX_EARLIER // runs))
-        )
+        return cls(points=max(40, min(MAX_CURVE, MAX_POINTS // runs)), completions=max(2, min(40, MAX_EARLIER // runs)))
 
 
 def load(home: Path) -> Collection:

@@ -50,18 +50,17 @@ def lines(path: Path) -> Iterator[bytes | None]:
                 yield line.rstrip(b"\r\n")
                 continue
             while line and not line.endswith(b"\n"):
-                line = file.readline(MAX_LINE)  # noqa: PLW2901 - reads on to the end of the same line
+                line = file.readline(MAX_LINE)
             yield None
 
 
 def records(path: Path) -> Iterator[Record | None]:
-    """The objects of a JSON-lines file in order; None for each line that holds none. Blank lines pass."""
+    """The objects of a JSON-lines file in order; None for a line that holds none. Blank lines pass."""
     for line in lines(path):
         if line is None:
             yield None
         elif line.strip():
-            value = parse(line)
-            yield as_record(value) if isinstance(value, dict) else None
+            yield as_record(parse(line)) or None
 
 
 def as_record(value: object) -> Record:

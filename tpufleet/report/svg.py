@@ -126,9 +126,7 @@ def _series(metric: str, series: Series, axes: Axes, place: float | None) -> Ele
 
 def _path(points: Sequence[Point], axes: Axes) -> str:
     """The path's data in the curves' own units; values beyond the axis stop just outside the plot."""
-    pairs = [
-        f"{_UNITS * axes.across(p):.1f} {_UNITS * min(1.2, max(-0.2, axes.down(p))):.1f}" for p in points
-    ]
+    pairs = [f"{_UNITS * axes.across(p):.1f} {_UNITS * min(1.2, max(-0.2, axes.down(p))):.1f}" for p in points]
     if len(pairs) == 1:  # a stroke of no length with round caps is a dot
         pairs *= 2
     return "M" + "L".join(pairs)

@@ -1,0 +1,37 @@
+"""The collected results as one page: `write(home)` reads `artifacts/FLEET` and writes its `report/index.html`.
+
+Below the command line, beside `ops`: it knows files, and nothing of clouds, hosts or SSH. Files become frozen
+values (`load`), values become a tree of elements (`page`), and the tree becomes markup (`html`), which is the
+one place where text from runs is cleaned and escaped.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tpufleet.errors import StateError
+from tpufleet.report.html import render
+from tpufleet.report.load import load
+from tpufleet.report.page import page
+
+__all__ = ["write"]
+
+
+def write(home: Path) -> Path:
+    """Write the report on what lies in `home` (`artifacts/FLEET`), and return its path.
+
+    The file is written aside and renamed, so that a reader finds the old page or the new one. Raises
+    StateError when there is nothing at `home`, or the page can't be written.
+    """
+    text = render(page(load(home)))
+    target = home / "report" / "index.html"
+    aside = target.with_name(f".index.html.{os.getpid()}")
+    try:
+        target.parent.mkdir(exist_ok=True)
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(target)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise StateError(f"the report can't be written: {error.strerror}", where=str(target)) from error
+    return target

@@ -1,0 +1,129 @@
+"""Everything about one run, folded away until somebody asks."""
+
+from __future__ import annotations
+
+import shlex
+
+from tpufleet.report.artifacts import Checkpoint
+from tpufleet.report.html import Child, Element, el
+from tpufleet.report.load import Attempt, Run
+from tpufleet.report.marks import key
+from tpufleet.report.table import commit, scrolling, state
+from tpufleet.report.text import clock, duration, measured, number, size
+from tpufleet.report.view import View
+
+_SHORT_SHA = 16
+
+
+def run_details(v: View, run: Run) -> Element:
+    """One run's section; a link to it opens it, since its anchor lies inside."""
+    value = run.metrics.get(v.main) if v.main else None
+    return el(
+        "details",
+        el(
+            "summary",
+            el("h3", key(v.marks.get(run.id)), run.id),
+            el("span", state(run), class_="aside"),
+            el("span", f"{v.main} {measured(value)}", class_="aside") if value is not None else None,
+        ),
+        el(
+            "div",
+            [el("p", note, class_="note") for note in run.notes],
+            _facts(run),
+            _attempts(run),
+            _checkpoints(run),
+            _log(run),
+            class_="body",
+            id=f"run-{run.id}",
+        ),
+        class_="run",
+    )
+
+
+def _facts(run: Run) -> Element:
+    command = el("code", shlex.join(run.command)) if run.command else None
+    pairs: list[tuple[str, Child]] = [
+        ("Command", command),
+        ("Parameters", _named(run.params)),
+        ("Last values", _named({name: measured(value) for name, value in run.metrics.items()})),
+        ("Job", run.job),
+        ("Chips", ", ".join(run.chips)),
+        ("Host", run.host),
+        ("Commit", commit(run, 40) if run.commit else None),
+        ("Started", f"{clock(run.started)} UTC" if run.started else None),
+        ("Ended", f"{clock(run.ended)} UTC" if run.ended and run.state != "running" else None),
+        ("Time on a chip", duration(run.trained_for) if run.trained_for is not None else None),
+        ("Resumed from", run.resumed_from),
+        ("Files", f"runs/{run.id}/"),
+        *run.facts.items(),
+    ]
+    return el("dl", [[el("dt", name), el("dd", value)] for name, value in pairs if value])
+
+
+def _named(values: dict[str, str]) -> list[Child]:
+    return [el("span", f"{name} ", el("b", value), class_="pair") for name, value in values.items()]
+
+
+def _attempts(run: Run) -> Child:
+    if not run.attempts:
+        return el("p", "It has not been started.", class_="quiet")
+    headings = ("Attempt", "Chips", "Started (UTC)", "Ended (UTC)", "Exit code", "Reason")
+    return [
+        el("h4", "Attempts"),
+        scrolling(
+            f"Attempts of {run.id}",
+            el("thead", el("tr", [el("th", name, scope="col") for name in headings])),
+            el("tbody", [_attempt(attempt) for attempt in run.attempts]),
+        ),
+    ]
+
+
+def _attempt(attempt: Attempt) -> Element:
+    cells = (
+        str(attempt.number),
+        ", ".join(attempt.chips) or attempt.host or "–",
+        clock(attempt.started) if attempt.started else "–",
+        clock(attempt.ended) if attempt.ended else "–",
+        "–" if attempt.exit_code is None else str(attempt.exit_code),
+        attempt.reason or "–",
+    )
+    return el("tr", [el("td", cell) for cell in cells])
+
+
+def _checkpoints(run: Run) -> Child:
+    if not run.checkpoints:
+        return el("p", "No checkpoint came home.", class_="quiet")
+    headings = ("Step", "File", "Size", "SHA-256")
+    return [
+        el("h4", "Checkpoints"),
+        scrolling(
+            f"Checkpoints of {run.id}",
+            el("thead", el("tr", [el("th", name, scope="col") for name in headings])),
+            el("tbody", [_files(checkpoint) for checkpoint in run.checkpoints]),
+        ),
+    ]
+
+
+def _files(checkpoint: Checkpoint) -> list[Element]:
+    rows = [
+        el(
+            "tr",
+            el("td", number(checkpoint.step)),
+            el("td", file.path),
+            el("td", "–" if file.size is None else size(file.size)),
+            el("td", el("code", file.sha256[:_SHORT_SHA], title=file.sha256)),
+        )
+        for file in checkpoint.files
+    ]
+    if checkpoint.problem:
+        rows.append(el("tr", el("td", number(checkpoint.step)), el("td", checkpoint.problem, colspan=3, class_="note")))
+    return rows
+
+
+def _log(run: Run) -> Child:
+    if not run.log:
+        return el("p", "No log came home.", class_="quiet")
+    return [
+        el("h4", "End of the log"),
+        el("pre", "\n".join(run.log), tabindex=0, role="region", aria_label=f"End of the log of {run.id}"),
+    ]
