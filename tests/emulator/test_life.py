@@ -26,7 +26,7 @@ DAEMON = (
 )
 
 
-def daemonize(rig: Rig, shell: Shell, prefix: str = "") -> int:
+def daemonize(shell: Shell, prefix: str = "") -> int:
     """The pid of a daemon on the host."""
     assert shell.ssh(prefix + DAEMON).returncode == 0
     return int(until(lambda: shell.ssh("cat pid").stdout, "the daemon says its pid"))
@@ -35,7 +35,7 @@ def daemonize(rig: Rig, shell: Shell, prefix: str = "") -> int:
 @pytest.mark.parametrize("prefix", ["", "env -i PATH=$PATH "])
 def test_deleting_a_node_kills_a_process_that_left_its_session(shared: Rig, name: str, prefix: str) -> None:
     shell = Shell(shared.config(shared.create(name)))
-    pid = daemonize(shared, shell, prefix)
+    pid = daemonize(shell, prefix)
     assert is_alive(pid)
     shared.delete(name)
     assert not is_alive(pid)
@@ -45,7 +45,7 @@ def test_deleting_a_node_kills_a_process_that_left_its_session(shared: Rig, name
 def test_deleting_one_node_leaves_the_processes_of_another(shared: Rig, name: str) -> None:
     shared.create(name)
     survivor = Shell(shared.config(shared.create(f"{name}-b")))
-    pid = daemonize(shared, survivor)
+    pid = daemonize(survivor)
     shared.delete(name)
     assert is_alive(pid)
 
@@ -59,7 +59,7 @@ def test_read_only_directories_do_not_survive_a_delete(shared: Rig, name: str) -
 
 def test_a_reboot_kills_everything_and_changes_the_boot_id(shared: Rig, name: str) -> None:
     shell = Shell(shared.config(shared.create(name)))
-    pid = daemonize(shared, shell)
+    pid = daemonize(shell)
     boot_id = 'cat "$TPUFLEET_HOST_ROOT/proc/sys/kernel/random/boot_id"'
     before = shell.output(f'touch "$TMPDIR/t" "$TPUFLEET_HOST_ROOT/run/r" kept; {boot_id}')
     assert shared.http("POST", f"/emulator/faults/reboot/{name}-w0")[0] == 200
@@ -84,7 +84,7 @@ def test_a_host_that_is_down_refuses_until_it_is_up(shared: Rig, name: str) -> N
 
 def test_a_preempted_nodes_processes_are_dead(shared: Rig, name: str) -> None:
     shell = Shell(shared.config(shared.create(name)))
-    pid = daemonize(shared, shell)
+    pid = daemonize(shell)
     assert shared.http("POST", f"/emulator/faults/preempt/{name}")[0] == 200
     assert not is_alive(pid)
     assert shell.ssh("true").returncode == 255
@@ -93,7 +93,7 @@ def test_a_preempted_nodes_processes_are_dead(shared: Rig, name: str) -> None:
 def test_the_nodes_come_back_after_a_clean_stop(rig: Rig) -> None:
     node = rig.create("back")
     shell = Shell(rig.config(node))
-    pid = daemonize(rig, shell)
+    pid = daemonize(shell)
     assert rig.stop()
     assert not is_alive(pid)
     assert launch.running(rig.emulator) is None
@@ -106,7 +106,7 @@ def test_the_nodes_come_back_after_a_clean_stop(rig: Rig) -> None:
 def test_the_nodes_come_back_after_the_daemon_was_killed_and_no_process_is_left(rig: Rig) -> None:
     node = rig.create("back")
     shell = Shell(rig.config(node))
-    pid = daemonize(rig, shell)
+    pid = daemonize(shell)
     first = rig.running.pid
     os.kill(first, signal.SIGKILL)
     until(lambda: launch.running(rig.emulator) is None, "the daemon is gone")

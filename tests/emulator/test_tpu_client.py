@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from google.api_core import exceptions
-from google.api_core.retry import Retry
+from google.api_core.future.polling import DEFAULT_POLLING
 from google.cloud import tpu_v2
 from google.protobuf import field_mask_pb2
 
 from .rig import PARENT, Rig, until
 
-FAST = Retry(initial=0.02, maximum=0.1, multiplier=1.5, timeout=20)
+FAST = DEFAULT_POLLING.with_delay(initial=0.02, maximum=0.1).with_timeout(20)
 
 
 def test_a_created_node_is_the_result_of_its_operation(shared: Rig, name: str) -> None:

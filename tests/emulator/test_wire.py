@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from google.cloud import tpu_v2
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor
 
 from tpufleet.emulator import schema
 from tpufleet.emulator.accounts import keys_of
@@ -59,9 +59,8 @@ def _fields(message: Descriptor, at: str = "") -> set[str]:
     for field in message.fields:
         found.add(at + field.json_name)
         inner = field.message_type
-        if field.type == FieldDescriptor.TYPE_MESSAGE and inner.full_name.startswith("google.cloud.tpu"):
-            if not inner.GetOptions().map_entry:
-                found |= _fields(inner, f"{at}{field.json_name}.")
+        if inner and inner.full_name.startswith("google.cloud.tpu") and not inner.GetOptions().map_entry:
+            found |= _fields(inner, f"{at}{field.json_name}.")
     return found
 
 

@@ -38,6 +38,8 @@ def make_host(tmp_path: Path, library: Path) -> Iterator[Callable[..., Host]]:
     yield make
     for host in hosts:
         host.kill_everything()
+        for log in (host.base / "queue.log", host.base / "agent.log"):
+            assert not log.exists() or log.read_text() == ""
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import getpass
 import os
 import shutil
@@ -12,8 +13,9 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import asyncssh
 
@@ -24,6 +26,7 @@ from tpufleet.ssh.keys import ensure_key
 from tpufleet.ssh.limits import Limits
 from tpufleet.ssh.trust import Trust
 
+T = TypeVar("T")
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/sbin")
 QUICK = Limits(connect_s=5.0, open_s=3.0, quiet_s=0.4, probe_s=0.4, tick_s=0.05)
 PATIENT = Limits(connect_s=30.0)
@@ -69,7 +72,8 @@ class OpenSsh(Server):
         self.config.write_text(
             f"HostKey {self.host_key}\nAuthorizedKeysFile {self.authorized}\nStrictModes no\nUsePAM no\n"
             "PermitRootLogin prohibit-password\nPasswordAuthentication no\nPermitUserEnvironment no\n"
-            f"SetEnv TPUFLEET_HOST_ROOT={self.root}\nPidFile none\nPrintMotd no\n"
+            # a home of its own: the start-up files of whoever runs the tests don't matter
+            f"SetEnv TPUFLEET_HOST_ROOT={self.root} HOME={self.root}\nPidFile none\nPrintMotd no\n"
         )
         self.hang_up_on = 0  # so many connections are dropped at once, as MaxStartups does
         self.accepted = 0
@@ -122,17 +126,15 @@ class AsyncSsh(Server):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._loop = _loop()
         self._acceptor = self._do(self._listen())
         self.port = self._acceptor.get_port()
 
     def stop(self) -> None:
         self._acceptor.close()
         self._do(self._acceptor.wait_closed())
-        self._loop.call_soon_threadsafe(self._loop.stop)
 
-    def _do(self, work):  # noqa: ANN001, ANN202
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _listen(self) -> asyncssh.SSHAcceptor:
@@ -163,7 +165,15 @@ class AsyncSsh(Server):
             process.exit(code)
 
 
-async def _pump(source, sink, *, last: bool = False) -> None:  # noqa: ANN001
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """One loop for all of a process's servers; it ends with the process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    return loop
+
+
+async def _pump(source: Any, sink: Any, *, last: bool = False) -> None:
     """Everything from `source` to `sink`, and its end if it is the `last`; a sink that is gone ends it too."""
     with contextlib.suppress(OSError, asyncssh.Error):
         while data := await source.read(65536):

@@ -161,11 +161,10 @@ def test_a_host_that_goes_silent_is_unreachable_soon(sshd: OpenSsh, command: str
 
 
 def test_writing_to_a_host_that_goes_silent_ends_too(sshd: OpenSsh) -> None:
-    with sshd.dialer(limits=QUICK) as dialer:
-        with dialer.connect(sshd.host).stream("sleep 60", keep_stdin_open=True) as stream:
-            sshd.freeze()
-            with pytest.raises(Unreachable, match="stopped answering"):
-                stream.write(NOISE)
+    with sshd.dialer(limits=QUICK) as dialer, dialer.connect(sshd.host).stream("sleep 60", stdin=None) as stream:
+        sshd.freeze()
+        with pytest.raises(Unreachable, match="stopped answering"):
+            stream.write(NOISE)
 
 
 def test_a_new_command_on_a_silent_host_is_unreachable(sshd: OpenSsh) -> None:
@@ -182,9 +181,8 @@ def test_a_quiet_command_on_a_healthy_host_is_waited_for(sshd: OpenSsh) -> None:
 
 
 def test_a_cut_connection_is_not_taken_for_the_end_of_the_output(sshd: OpenSsh) -> None:
-    with sshd.dialer(limits=QUICK) as dialer:
-        with dialer.connect(sshd.host).stream("echo begun; sleep 60") as stream:
-            assert stream.readline(100) == b"begun\n"
-            sshd.stop()
-            with pytest.raises(Unreachable):
-                stream.read(1)
+    with sshd.dialer(limits=QUICK) as dialer, dialer.connect(sshd.host).stream("echo begun; sleep 60") as stream:
+        assert stream.readline(100) == b"begun\n"
+        sshd.stop()
+        with pytest.raises(Unreachable):
+            stream.read(1)

@@ -132,9 +132,12 @@ def test_a_server_that_stops_after_its_banner_is_unreachable_too(server: Server)
         connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
         held.append(connection)
 
-    with tcp_server(greet) as port, server.dialer(limits=SOON) as dialer:
-        with pytest.raises(Unreachable, match="doesn't go on"):
-            dialer.connect(_at(server, port))
+    with (
+        tcp_server(greet) as port,
+        server.dialer(limits=SOON) as dialer,
+        pytest.raises(Unreachable, match="doesn't go on"),
+    ):
+        dialer.connect(_at(server, port))
 
 
 def test_something_other_than_ssh_is_said_without_its_control_characters(server: Server) -> None:

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from tests.ssh.servers import eventually
 from tpufleet.errors import Unreachable
 from tpufleet.ssh.fanout import fan_out, gather
 
@@ -88,13 +89,19 @@ def test_nothing_to_do_is_done_at_once() -> None:
 
 
 def test_what_is_abandoned_begins_nothing_new() -> None:
+    turn = threading.Semaphore(1)
     begun: list[int] = []
-    outcomes = fan_out(range(100), begun.append, limit=1)
+
+    def work(item: int) -> None:
+        turn.acquire(timeout=10)
+        begun.append(item)
+
+    outcomes = fan_out(range(100), work, limit=1)
     next(outcomes)
-    outcomes.close()  # type: ignore[attr-defined]  # a generator, as every iterator of this function
-    threading.Event().wait(0)
-    count = len(begun)
-    assert count < 100
+    outcomes.close()
+    turn.release()
+    eventually(lambda: not any(thread.name == "fan-out" for thread in threading.enumerate()))
+    assert len(begun) <= 2  # the one that was told, and the one that had begun already
 
 
 INTERRUPTED = """

@@ -122,6 +122,9 @@ class HomeSftp(asyncssh.SFTPServer):
     def map_path(self, path: bytes) -> bytes:
         return os.path.join(self._home, path)  # noqa: PTH118 - SFTP's paths are bytes
 
+    def exit(self) -> None:
+        self.channel.exit(0)  # scp takes a session without an exit status for a failed one
+
 
 class ProcessSession(SSHServerSession[bytes]):
     """A command (None: a login shell) as a process, with `terminal` (its type and size) or with pipes."""

@@ -17,11 +17,6 @@ while [ $# -gt 0 ]; do
     --non-interactive|--preserve-env*|--set-home|--stdin|--user=*|--group=*) shift ;;
     -[nEHSbi]|-[nEHSbi][nEHSbi]*) shift ;;
     -*) echo "sudo (stand-in): unknown option $1" >&2; exit 1 ;;
-    *) break ;;
-  esac
-done
-while [ $# -gt 0 ]; do
-  case $1 in
     [A-Za-z_]*=*) export "$1"; shift ;;
     *) break ;;
   esac

@@ -85,13 +85,20 @@ def _become(command: Sequence[str], env: dict[str, str], cwd: Path, failure: int
         os.execvpe(command[0], list(command), env)  # noqa: S606 - a list, and no shell on purpose
     except (OSError, ValueError) as error:
         os.write(failure, _sentence(command[0], error, env).encode(errors="replace"))
-        not_found = isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR)
-        os._exit(COMMAND_NOT_FOUND_CODE if not_found else CANNOT_EXECUTE_CODE)
+        os._exit(COMMAND_NOT_FOUND_CODE if _is_missing(command[0], error, env) else CANNOT_EXECUTE_CODE)
+
+
+def _is_missing(program: str, error: OSError | ValueError, env: dict[str, str]) -> bool:
+    """Whether there is no such program. A directory on PATH that may not be read makes it look like a forbidden one."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return True
+    folders = env.get("PATH", "").split(":")
+    return "/" not in program and not any(os.path.lexists(os.path.join(folder, program)) for folder in folders)  # noqa: PTH118 - folder may be empty
 
 
 def _sentence(program: str, error: OSError | ValueError, env: dict[str, str]) -> str:
     """Why a program could not be started, and where it was looked for."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR):
+    if _is_missing(program, error, env):
         if "/" in program:
             return f"tpufleet: {program}: command not found in {Path.cwd()} (or its interpreter is missing)\n"
         return f"tpufleet: {program}: command not found on PATH={env.get('PATH', '')}\n"

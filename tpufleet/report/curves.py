@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 Point = tuple[float, float]
+_BUFFER = 8_000  # points of one metric in memory; a hundred evaluations an hour fill it in three days
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Curve:
 
 @dataclass(slots=True)
 class CurveReader:
-    """Takes a metric's values in the order they were written, and keeps no more than four times `limit`."""
+    """Takes a metric's values in the order they were written, keeping a bounded number; a curve has `limit` points."""
 
     limit: int
     points: list[Point] = field(default_factory=list[Point])
@@ -42,8 +43,8 @@ class CurveReader:
             self.unfinite += 1
             return
         points.append((step, value))
-        if len(points) >= 4 * self.limit:
-            self.points = thin(points, 2 * self.limit)
+        if len(points) >= _BUFFER:
+            self.points = thin(points, _BUFFER // 2)
 
     def curve(self) -> Curve:
         lowest = min(self.points, key=lambda point: point[1], default=None)

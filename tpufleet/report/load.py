@@ -220,20 +220,22 @@ def _read_metrics(path: Path, limit: int, notes: list[str]) -> tuple[dict[str, C
         step = as_number(record.get("step"))
         at = step if step is not None and abs(step) <= 2**53 else good
         for key, value in record.items():
-            name, amount = key[:80], as_number(value)
-            known = name in readers or name in facts
-            if name == "step" or (not known and len(readers) + len(facts) >= MAX_NAMES):
-                continue
-            if amount is None:
-                facts[name] = as_text(value)
-            else:
-                readers.setdefault(name, CurveReader(limit)).add(at, amount)
+            amount = value if type(value) is float else as_number(value)  # a million times on a big sweep
+            reader = readers.get(key)
+            if reader is not None and amount is not None:
+                reader.add(at, amount)
+            elif key != "step" and (key in facts or len(readers) + len(facts) < MAX_NAMES):
+                if amount is None:
+                    facts[key] = as_text(value)
+                else:
+                    readers[key] = CurveReader(limit)
+                    readers[key].add(at, amount)
     if broken:
         notes.append(f"metrics.jsonl: {count(broken, 'line')} could not be read.")
-    curves = {name: reader.curve() for name, reader in readers.items()}
+    curves = {name[:80]: reader.curve() for name, reader in readers.items()}
     notes += [
         f"metrics.jsonl: {count(curve.unfinite, 'value')} of {name} not finite."
         for name, curve in curves.items()
         if curve.unfinite
     ]
-    return curves, facts
+    return curves, {name[:80]: value for name, value in facts.items()}

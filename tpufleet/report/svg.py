@@ -105,22 +105,24 @@ def _grid(axes: Axes) -> Element:
 def _series(metric: str, series: Series, axes: Axes, place: float | None) -> Element:
     points = series.curve.points
     path = _path(points, axes)
-    end = points[-1]
+    end, mark = points[-1], series.mark
     return el(
         "g",
         el("title", title(metric, series)),
         el(
             "svg",
-            el("path", class_="reach", d=path) if series.mark is not None else None,  # easier to point at
+            el("path", class_="reach", d=path) if mark is not None else None,  # easier to point at
             el("path", class_="curve", d=path),
             viewBox=f"0 0 {_UNITS} {_UNITS}",
             preserveAspectRatio="none",
             width="100%",
             height="100%",
         ),
-        [_mark_at(point, series.mark, axes) for point in _marked_points(points, series.mark)],
-        _label(series, axes.across(end), axes.down(end), place) if place is not None else None,
-        class_=f"run {colour_class(series.mark)}",
+        [_mark_at(point, mark, axes) for point in _marked_points(points, mark)],
+        _label(series, mark, axes.across(end), axes.down(end), place)
+        if mark is not None and place is not None
+        else None,
+        class_=f"run {colour_class(mark)}",
     )
 
 
@@ -148,17 +150,18 @@ def _mark_at(point: Point, mark: int | None, axes: Axes) -> Element | None:
     return el("svg", shape(mark), x=_percent(x), y=_percent(y), class_="at")
 
 
-def _label(series: Series, x: float, y: float, place: float) -> list[Element]:
+def _label(series: Series, mark: int, x: float, y: float, place: float) -> list[Element]:
     """The run's last value and name at the right, and a line that leads from the curve's end to them."""
     y = min(1.0, max(0.0, y))
     aside = el(
         "svg",
-        el("line", x1=7, y1=_percent(y), x2=20, y2=_percent(place), class_="lead"),
+        el("line", x1=8, y1=_percent(y), x2=22, y2=_percent(place), class_="lead"),
+        el("svg", shape(mark), x=30, y=_percent(place), class_="at"),
         el(
             "text",
             el("tspan", measured(series.curve.last), class_="value"),
             f" {shorten(series.name, _LABEL)}",
-            x=26,
+            x=41,
             y=_percent(place),
             dy="0.35em",
         ),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tpufleet.report.html import Child, Element, el
 from tpufleet.report.load import Run
 from tpufleet.report.marks import key
-from tpufleet.report.text import clock, count, duration, measured, number, shorten, size
+from tpufleet.report.text import clock, duration, measured, number, shorten, size
 from tpufleet.report.view import View, param_names
 
 _SYMBOLS = {"done": "✓", "running": "▸", "recovering": "↻", "queued": "…", "stopped": "■", "failed": "✕"}
@@ -37,7 +37,8 @@ def runs_table(v: View) -> Element:
         *map(Column, ("Chip", "Host", "Commit", "Started (UTC)")),
         *(Column(name, "n") for name in ("Duration", "Attempts", "Checkpoints")),
     ]
-    rows = [_row(v, run, params, metrics) for run in v.runs]
+    dated = len({run.started.date() for run in v.runs if run.started}) > 1  # one day stands in the page's head
+    rows = [_row(v, run, params, metrics, dated=dated) for run in v.runs]
     return scrolling(
         "Runs",
         el("thead", el("tr", [el("th", c.heading, scope="col", class_=c.class_) for c in columns])),
@@ -73,7 +74,7 @@ def commit(run: Run, length: int = 9) -> list[Child]:
     return [el("code", run.commit[:length]), [" ", dirty] if run.dirty else None]
 
 
-def _row(v: View, run: Run, params: Sequence[str], metrics: Sequence[str]) -> Element:
+def _row(v: View, run: Run, params: Sequence[str], metrics: Sequence[str], *, dated: bool) -> Element:
     best = run is v.best
     name = el("span", key(v.marks.get(run.id)), run_link(run), class_="name")
     return el(
@@ -86,7 +87,7 @@ def _row(v: View, run: Run, params: Sequence[str], metrics: Sequence[str]) -> El
         el("td", ", ".join(run.chips) or "–"),
         el("td", run.host or "–"),
         el("td", commit(run)),
-        el("td", clock(run.started) if run.started else "–"),
+        el("td", _started(run, dated=dated)),
         el("td", duration(run.trained_for) if run.trained_for is not None else "–", class_="n"),
         el("td", number(len(run.attempts)), class_="n"),
         el("td", _checkpoints(run), class_="n"),
@@ -101,11 +102,13 @@ def _metric(run: Run, name: str, *, best: bool) -> Element:
     return el("td", el("span", "best ", class_="badge") if best else None, measured(value), class_="n")
 
 
+def _started(run: Run, *, dated: bool) -> str:
+    if run.started is None:
+        return "–"
+    return clock(run.started) if dated else f"{run.started:%H:%M:%S}"
+
+
 def _checkpoints(run: Run) -> str:
     if not run.checkpoints:
         return "–"
     return f"{len(run.checkpoints)} · {size(sum(c.size for c in run.checkpoints))}"
-
-
-def checkpoints_in_words(run: Run) -> str:
-    return count(len(run.checkpoints), "checkpoint")

@@ -83,7 +83,7 @@ def winner(v: View) -> tuple[str, Run] | None:
     if v.best is None or v.main is None:
         return None
     curve = v.best.curves.get(v.main)
-    at = f" at step {number(curve.points[-1][0])}" if curve and curve.points else ""
+    at = f" at step\u00a0{number(curve.points[-1][0])}" if curve and curve.points else ""
     return f"Best {v.main} {measured(v.best.metrics[v.main])}{at}", v.best
 
 

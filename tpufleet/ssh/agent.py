@@ -28,7 +28,7 @@ ERROR_LIMIT = 1 << 20
 ASK = "[ -e {agent}/__main__.py ] || exit 113; exec env -u LD_PRELOAD python3 -ES {agent} {verb}"
 
 SHIP = """\
-set -e; umask 022; unset LD_PRELOAD
+set -e; umask 022; unset LD_PRELOAD; export LC_ALL=C
 base={base}
 mkdir -p "$base/lib" 2>/dev/null && [ -w "$base/lib" ] || {{
   sudo -n install -d -m 0755 -o "$(id -un)" "$base" "$base/lib"
@@ -43,7 +43,7 @@ mv -T "$part" "$base/lib/{digest}" 2>/dev/null || [ -e "$base/lib/{digest}/__mai
 
 # A transfer that is cut ends with what looks like the end of the file: so the size is looked at before the rename.
 UPLOAD = """\
-set -e; umask 022; unset LD_PRELOAD
+set -e; umask 022; unset LD_PRELOAD; export LC_ALL=C
 to={to}; part="$to.$$.part"; trap 'rm -f "$part"' EXIT
 mkdir -p "$(dirname "$to")"
 cat > "$part"
@@ -108,7 +108,7 @@ class Agent:
     # ----------------------------------------------------------------------------------- what the host's words mean
 
     def _look_for_refusal(self, stream: Stream) -> None:
-        """Raise the error that came in place of the bytes. Bytes may look like one: their end and the exit code tell."""
+        """Raise the error that came in place of the bytes; bytes may look like one, so the exit code tells."""
         start = stream.read(ERROR_LIMIT)
         stream.unread(start)
         if start and not start.startswith(ERROR_START):
