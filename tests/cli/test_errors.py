@@ -149,7 +149,7 @@ def test_no_host_at_all(project: Project) -> None:
 
 
 def test_a_run_that_is_too_large_for_every_host(tmp_path: Path) -> None:
-    project = Project.make(tmp_path / "project", jobs=JOBS + "  big: {command: [true], chips: 8}\n")
+    project = Project.make(tmp_path / "project", jobs=JOBS + "  big: {command: [date], chips: 8}\n")
     said(project.run("create", ok=False), 2, "8")
 
 

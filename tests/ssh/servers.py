@@ -131,11 +131,14 @@ class AsyncSsh(Server):
         self.port = self._acceptor.get_port()
 
     def stop(self) -> None:
-        self._acceptor.close()
-        self._do(self._acceptor.wait_closed())
+        self._do(self._close())
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    async def _close(self) -> None:
+        self._acceptor.close()
+        await self._acceptor.wait_closed()
 
     async def _listen(self) -> asyncssh.SSHAcceptor:
         return await asyncssh.listen(

@@ -171,7 +171,7 @@ def test_a_new_command_on_a_silent_host_is_unreachable(sshd: OpenSsh) -> None:
     with sshd.dialer(limits=QUICK) as dialer:
         connection = dialer.connect(sshd.host)
         sshd.freeze()
-        with pytest.raises(Unreachable):
+        with pytest.raises(Unreachable, match="stopped answering"):
             connection.run("true", timeout_s=None)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from tpufleet.cli.arguments import On, session, shell_line
 from tpufleet.cli.output import Output
-from tpufleet.errors import PartialFailure, TpufleetError, UsageError
+from tpufleet.errors import PartialFailure, UsageError
 
 
 def exec_(
@@ -78,5 +78,7 @@ def _sum_up(results: list[dict[str, object]]) -> None:
     if len(results) == 1 and results[0]["exit_code"]:
         raise typer.Exit(int(str(results[0]["exit_code"])))
     said = ", ".join(f"{item['host']} {item['error'] or 'exit ' + str(item['exit_code'])}" for item in failed[:5])
-    error: TpufleetError = PartialFailure(f"{len(failed)} of {len(results)} hosts failed: {said}")
-    raise error
+    names = ",".join(str(item["host"]) for item in failed)
+    raise PartialFailure(
+        f"{len(failed)} of {len(results)} hosts failed: {said}", hint=f"tpufleet exec --on {names} -- …  (only these)"
+    )

@@ -110,6 +110,7 @@ def app(keeper: Keeper, facts: Json, stop: Callable[[], None]) -> ASGIApp:
             ApiError: _refused,
             404: _no_such_method,
             405: _no_such_method,
+            Exception: _broken,
         },
     )
     return OwnerOnly(application)
@@ -119,6 +120,11 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     del request
     assert isinstance(error, ApiError)  # noqa: S101 - the only type it is registered for
     return JSONResponse(error.envelope(), error.http_status)
+
+
+async def _broken(request: Request, error: Exception) -> JSONResponse:
+    """A bug of the emulator; Starlette raises the error again, for the log."""
+    return await _refused(request, ApiError("INTERNAL", f"Internal error: {error!r}"))
 
 
 async def _no_such_method(request: Request, error: Exception) -> JSONResponse:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import asyncssh
 
-from tpufleet.emulator.sessions import Machine, Session
+from tpufleet.emulator.commands import Machine
+from tpufleet.emulator.sessions import Session
 
 Connections = set[asyncssh.SSHServerConnection]
 

@@ -10,17 +10,18 @@ from typing import NamedTuple
 from tpufleet.host import files, git, locks, setup
 from tpufleet.host.errors import GIT, HostError, bad
 from tpufleet.host.files import JsonObject
-from tpufleet.host.places import Places, RepoPlaces
+from tpufleet.host.places import COMMIT, Places, RepoPlaces
 
 LONGEST_SETUP_S = 24 * 3600.0
 
 
 class CodeRequest(NamedTuple):
-    """What the verb is asked for; `bundle` says that the client sends a bundle if asked (the answer `missing`)."""
+    """What the verb is asked for; `shallow` holds the commits behind which a bundled history is not known."""
 
     repo: str
     commit: str
     url: str | None
+    shallow: tuple[str, ...]
     setup: tuple[str, ...]
     setup_timeout_s: float
 
@@ -43,7 +44,7 @@ def code(places: Places, request: JsonObject) -> JsonObject:
         if not tree.is_dir():
             if not _has_commit(at, wanted.commit):
                 return {"missing": True, "upload": str(at.bundle(wanted.commit))}
-            _check_out(at, wanted.commit)
+            _check_out(at, wanted.commit, wanted.shallow)
         outcome = setup.run_setup(at, wanted.commit, wanted.setup, wanted.setup_timeout_s, lock)
         files.write_json(at.current, {"commit": wanted.commit})
     return {
@@ -59,17 +60,20 @@ def code(places: Places, request: JsonObject) -> JsonObject:
 def _parse(request: JsonObject) -> CodeRequest:
     repo, commit, url = request.get("repo"), request.get("commit"), request.get("url")
     lines = files.as_texts(request.get("setup") or [])
+    shallow = files.as_texts(request.get("shallow") or [])
     timeout_s: object = request.get("setup_timeout_s", 1800)
     if not isinstance(repo, str) or not isinstance(commit, str):
         raise bad("code needs a repository's id and a commit")
     if url is not None and not isinstance(url, str):
         raise bad("a repository's address must be text")
+    if shallow is None or not all(COMMIT.fullmatch(line) for line in shallow):
+        raise bad("shallow must be a list of commits")
     if lines is None:
         raise bad("setup must be a list of shell lines")
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= LONGEST_SETUP_S:
         raise bad("setup_timeout_s must be a number of seconds, at most a day")
     checked = None if url is None else git.checked_url(url)
-    return CodeRequest(repo, commit, checked, tuple(lines), float(timeout_s))
+    return CodeRequest(repo, commit, checked, tuple(shallow), tuple(lines), float(timeout_s))
 
 
 def _has_commit(at: RepoPlaces, commit: str) -> bool:
@@ -110,7 +114,7 @@ def _make_bare(at: RepoPlaces) -> None:
     aside.rename(at.git)
 
 
-def _check_out(at: RepoPlaces, commit: str) -> None:
+def _check_out(at: RepoPlaces, commit: str, shallow: tuple[str, ...]) -> None:
     """The commit's tree, made aside and renamed; it borrows the bare repository's objects.
 
     What an interrupted one left behind is removed: the caller holds the repository's lock.
@@ -121,6 +125,8 @@ def _check_out(at: RepoPlaces, commit: str) -> None:
     git.git(
         "clone", "--quiet", "--shared", "--no-checkout", "--template=", "--", str(at.git), str(aside), protocols="file"
     )
+    if shallow:
+        (aside / ".git" / "shallow").write_text("".join(f"{line}\n" for line in shallow))
     git.git("-C", str(aside), "checkout", "--quiet", "--detach", commit)
     aside.rename(at.tree(commit))
     files.sync_directory(at.trees)

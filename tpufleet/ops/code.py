@@ -142,7 +142,9 @@ def _resolve_url(spec: CodeSpec, url: str) -> Code:
 def _resolve_local(spec: CodeSpec, directory: Path) -> Code:
     path = (directory / Path(spec.repo.removeprefix("file://")).expanduser()).resolve()
     if not path.is_dir():
-        raise CodeError(f"the repository {shown(str(path))} does not exist", hint="check `code.repo` in the fleet file")
+        raise CodeError(
+            f"the repository {shown(str(path), 300)} does not exist", hint="check `code.repo` in the fleet file"
+        )
     ref = spec.ref or "HEAD"
     try:
         commit = _git(path, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")

@@ -53,16 +53,16 @@ def collect(
     total = Collected()
     states: dict[str, dict[str, Any]] = {run["id"]: run for run in read_runs(fleet.paths.artifacts / "runs.json")}
     writing = threading.Lock()
-    reachable = [view.host for view in views if view.probe]
+    reachable = {view.host: _chosen(view, only) for view in views if view.probe}
     total.problems += [f"{view.host.name}: {view.error}" for view in views if view.error]
 
     def bring(host: Host) -> None:
-        brought = _Host(fleet, host, only, progress).collect()
+        brought = _Host(fleet, host, progress).collect(reachable[host])
         with writing:
             total.add(brought.done)
             states.update({state["id"]: state for state in brought.states})
 
-    for outcome in gather(reachable, bring):
+    for outcome in gather([host for host, chosen in reachable.items() if chosen], bring):
         if outcome.error:
             total.problems.append(f"{outcome.item.name}: {outcome.error.message}")
     write_runs(fleet, list(states.values()))
@@ -75,20 +75,24 @@ def write_runs(fleet: Fleet, states: Sequence[dict[str, Any]]) -> None:
     write_json(fleet.paths.artifacts / "runs.json", {"schema": SCHEMA, "fleet": fleet.spec.fleet, "runs": ordered})
 
 
+def _chosen(view: HostView, only: frozenset[str]) -> list[str]:
+    """The runs to bring from this host."""
+    return [str(run["id"]) for run in view.runs if not only or run["id"] in only]
+
+
 class _Host:
     """One host's share of a collect."""
 
-    def __init__(self, fleet: Fleet, host: Host, only: frozenset[str], progress: Callable[[int], None]) -> None:
+    def __init__(self, fleet: Fleet, host: Host, progress: Callable[[int], None]) -> None:
         self._fleet = fleet
         self._host = host
-        self._only = only
         self._progress = progress
         self.done = Collected()
         self.states: list[dict[str, Any]] = []
 
-    def collect(self) -> _Host:
+    def collect(self, runs: Sequence[str]) -> _Host:
         agent = self._fleet.agent(self._host)
-        manifest = agent.ask("manifest", {"runs": sorted(self._only) or None}, timeout_s=600)
+        manifest = agent.ask("manifest", {"runs": list(runs)}, timeout_s=600)
         for offered in manifest["runs"]:
             if offered["state"]["attempts"]:
                 self._bring(RunHome.open(self._fleet.paths.runs, offered["state"]), offered)

@@ -99,7 +99,8 @@ def launch(
     def send(host: Host) -> list[Mapping[str, Any]]:
         batch = batches[host.name]
         with fleet.journal.intent(fleet.command, "enqueue", host.name, runs=[run.id for run in batch]):
-            wire = [_wire(fleet, run, host, code, secrets) for run in batch]
+            multi_host = sum(other.node == host.node for other in hosts.values()) > 1
+            wire = [_wire(fleet, run, host, multi_host=multi_host, code=code, secrets=secrets) for run in batch]
             return fleet.agent(host).ask("enqueue", {"runs": wire, "restart": restart})["runs"]
 
     outcomes = gather([hosts[name] for name in batches], send)
@@ -158,8 +159,10 @@ def _chips_wanted(state: Mapping[str, Any]) -> int:
     return max(1, int(state.get("slot") or 1))
 
 
-def _wire(fleet: Fleet, run: RunSpec, host: Host, code: Code, secrets: Mapping[str, str]) -> dict[str, Any]:
-    """The run as the host's agent takes it (host/spec.py)."""
+def _wire(
+    fleet: Fleet, run: RunSpec, host: Host, *, multi_host: bool, code: Code, secrets: Mapping[str, str]
+) -> dict[str, Any]:
+    """The run as the host's agent takes it (host/specs.py)."""
     job = run.spec
     return {
         "id": run.id,
@@ -173,6 +176,7 @@ def _wire(fleet: Fleet, run: RunSpec, host: Host, code: Code, secrets: Mapping[s
         "workdir": job.workdir,
         "chips": job.chips,
         "device": job.device,
+        "multi_host": multi_host,
         "env": dict(run.env),
         "secrets": {name: secrets[name] for name in job.secrets},
         "metrics": dict(job.metrics),

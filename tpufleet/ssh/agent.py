@@ -131,10 +131,21 @@ class Agent:
         if isinstance(error, dict):
             said = cast("dict[str, Any]", error)
             kind = re.sub(r"[^a-z-]", "", str(said.get("kind")))[:40]
-            raise self._fault(kind or "internal", clean(str(said.get("message")), keep_newlines=True)[:4000])
+            message = clean(str(said.get("message")), keep_newlines=True)[:4000]
+            raise self._fault(kind or "internal", message, hint=self._remedy(kind))
         if answer is None or result.exit_code != 0:
             raise self._no_answer(result)
         return answer
+
+    def _remedy(self, kind: str) -> str:
+        """The next command for an agent's own word of what went wrong."""
+        return {
+            "setup-failed": "mend code.setup in the fleet file (or what it runs), then tpufleet sync",
+            "git": "check code.repo and code.ref in the fleet file, then tpufleet sync",
+            "disk-full": f"tpufleet ssh {self._host.name} -- df -h",
+            "not-found": "tpufleet runs",
+            "bad-request": "tpufleet doctor",
+        }.get(kind, f"tpufleet ssh {self._host.name} -- 'tail \"$TPUFLEET_HOST_ROOT\"/var/lib/tpufleet/*.log'")
 
     def _no_answer(self, result: Result) -> HostFault:
         if result.exit_code == 127:

@@ -151,6 +151,7 @@ class ParamikoConnection:
                 f"refused one more session: {error.text}", kind="refused", where=self._host.name, hint="tpufleet doctor"
             ) from error
         except BROKEN as error:
+            self._silent |= self.alive
             self.close()  # a host that doesn't open a channel in all this time won't open the next one
             raise self.lost() from error
 
