@@ -4,7 +4,7 @@ BIN := .venv/bin
 # PyTorch's own index of CPU builds; where it can't be reached the registry's build of this version is taken.
 TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
-PIP := pip install --quiet --disable-pip-version-check
+PIP := pip install -qq --disable-pip-version-check
 
 .PHONY: help setup demo test check format bench
 

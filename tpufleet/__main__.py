@@ -9,7 +9,7 @@ from tpufleet.errors import TpufleetError, UsageError
 
 
 def main() -> None:
-    """Run the command line of this process and exit with DESIGN's codes."""
+    """Run the command line of this process and exit with the codes of docs/promises.md."""
     sys.exit(run(sys.argv[1:]))
 
 

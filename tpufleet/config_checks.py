@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from tpufleet.errors import UsageError
 from tpufleet.host.files import safe_relative
 from tpufleet.host.pin import ALWAYS_UNSET, PINNING
+from tpufleet.host.specs import CONTRACT
 from tpufleet.model import CloudSpec, CodeSpec, JobSpec, NodePool, Provider, Scalar, Spec
 from tpufleet.names import NodeName, RepoUrl, shown
 from tpufleet.yaml_marks import Finding, Path
@@ -21,7 +22,7 @@ MAX_RUNS = 10_000
 MAX_RETRIES = 1000
 MAX_CREATE_S = 600.0
 MAX_PATTERN = 1000
-SLOTS = (1, 2, 4, 8)  # the chips that a run can be pinned to (FACTS: bounds of 1, 2, 4 and 8 chips)
+SLOTS = (1, 2, 4, 8)  # the chips that a run can be pinned to (host/pin.py: BOUNDS)
 RUNTIME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 SET_BY_RUNNER = frozenset((*ALWAYS_UNSET, *PINNING, "PJRT_DEVICE", "JAX_PLATFORMS", "TPU_SKIP_MDS_QUERY"))
@@ -147,7 +148,7 @@ def _variables(path: Path, job: JobSpec) -> Iterator[Finding]:
     for place, name, at_key in named:
         if not VARIABLE.fullmatch(name):
             yield Finding(place, f"{shown(name)} can't be the name of an environment variable", at_key=at_key)
-        elif name.startswith("TPUFLEET_") or name in SET_BY_RUNNER:
+        elif name in CONTRACT or name in SET_BY_RUNNER:
             hint = "the pin depends on it; `device` and `chips` say what a run sees"
             yield Finding(place, f"{name} is set by tpufleet itself", hint, at_key=at_key)
     for index, name in enumerate(job.secrets):

@@ -46,7 +46,7 @@ def plan_rows(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def snapshot_fields(fleet: str, snapshot: Snapshot) -> dict[str, Any]:
-    """`tpufleet --json status`, as DESIGN has it."""
+    """`tpufleet --json status`: see docs/json.md."""
     nodes = [
         _node_fields(node, [view for view in snapshot.hosts if view.host.node == node.name]) for node in snapshot.nodes
     ]

@@ -1,4 +1,4 @@
-"""git, run so that neither a URL, a repository nor the environment can make it do something else (FACTS: git)."""
+"""git, run so that neither a URL, a repository nor the environment can make it do something else (git runs programs for some addresses)."""
 
 from __future__ import annotations
 

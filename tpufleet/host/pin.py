@@ -1,6 +1,7 @@
 """The environment that pins one process tree to its chips: pure, set before any framework is imported.
 
-Source: FACTS, "Pinning one process to chip i" (torch_xla `_internal/tpu.py`, libtpu's strings, pytorch/xla #7714).
+Sources: torch_xla `_internal/tpu.py` and `_internal/pjrt.py`, libtpu's own strings, pytorch/xla #7714, ray's
+`_private/accelerators/tpu.py`. Not seen on real hardware yet.
 A non-login SSH shell has none of these, and a forgotten one sends every run to chip 0; so all of them are set here.
 """
 

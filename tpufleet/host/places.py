@@ -134,7 +134,7 @@ def _commit(commit: str) -> str:
 
 def own_environment() -> dict[str, str]:
     """The environment for programs of ours: without LD_PRELOAD, since the TPU images preload tcmalloc, which breaks
-    git and ssh (FACTS: "SSH keys and host keys on a TPU VM")."""
+    git and ssh (seen with both on the TPU image)."""
     return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
 
 

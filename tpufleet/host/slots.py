@@ -1,4 +1,4 @@
-"""Which chips the next runs get: pure. A slot is 1, 2, 4 or 8 neighbouring chips, aligned to its size (FACTS: two
+"""Which chips the next runs get: pure. A slot is 1, 2, 4 or 8 neighbouring chips, aligned to its size (libtpu: two
 chips are 0,1 or 2,3 only)."""
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ HOST_NAME = re.compile(r"[a-z][a-z0-9-]{0,79}")
 METRIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@/-]{0,63}")
 LONGEST_PATTERN = 1000
 SLOT_SIZES = (1, 2, 4, 8)
+# The run contract: what the runner tells a job. Other names that begin alike are the job's own business.
+CONTRACT = frozenset(f"TPUFLEET_{name}" for name in ("RUN_ID", "ATTEMPT", "RUN_DIR", "RESUME", "HOST_ROOT"))
 
 
 class RunSpec(NamedTuple):
@@ -146,7 +148,7 @@ class _Checker:
         """Environment variables; the message never shows a value, which may be a secret."""
         variables = self.mapping(name)
         for variable, value in variables.items():
-            if not ENV_NAME.fullmatch(variable) or variable.startswith("TPUFLEET_") or "\0" in value:
+            if not ENV_NAME.fullmatch(variable) or variable in CONTRACT or "\0" in value:
                 self.refuse(name, f"cannot set {variable!r:.100}")
         return variables
 

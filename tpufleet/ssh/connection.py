@@ -20,8 +20,10 @@ from tpufleet.model import Host
 from tpufleet.ssh.limits import Limits
 from tpufleet.ssh.port import Result
 from tpufleet.ssh.stream import BROKEN, PIECE, ChannelStream
+from tpufleet.text import clean
 
 CHANNELS = 8  # sshd's MaxSessions is 10
+SESSION_PAUSE_S = 0.05
 
 
 class LiveSocket(socket.socket):
@@ -144,16 +146,23 @@ class ParamikoConnection:
                 stream.hang_up()
 
     def _opened(self) -> paramiko.Channel:
-        try:
-            return self._transport.open_session(timeout=self._limits.open_s)
-        except paramiko.ChannelException as error:
-            raise HostFault(
-                f"refused one more session: {error.text}", kind="refused", where=self._host.name, hint="tpufleet doctor"
-            ) from error
-        except BROKEN as error:
-            self._silent |= self.alive
-            self.close()  # a host that doesn't open a channel in all this time won't open the next one
-            raise self.lost() from error
+        """A session on the host; sshd counts one that was closed until it has cleaned up, so a refusal may be over soon.
+
+        Where several threads open one at once, paramiko tells only one of them that it was a refusal.
+        """
+        deadline = time.monotonic() + self._limits.open_s
+        while True:
+            try:
+                return self._transport.open_session(timeout=self._limits.open_s)
+            except BROKEN as error:
+                if self.alive and time.monotonic() < deadline:
+                    time.sleep(SESSION_PAUSE_S)
+                    continue
+                if isinstance(error, paramiko.ChannelException):
+                    raise self._refusal(f"refused one more session: {clean(error.text)}") from error
+                self._silent |= self.alive
+                self.close()  # a host that opens no channel in all this time won't open the next one
+                raise self.lost() from error
 
     def _execute(self, channel: paramiko.Channel, command: str) -> None:
         try:
@@ -161,7 +170,10 @@ class ParamikoConnection:
         except BROKEN as error:
             if not self.answers():
                 raise self.lost() from error
-            raise HostFault("refused to run a command", kind="refused", where=self._host.name) from error
+            raise self._refusal("refused to run a command") from error
+
+    def _refusal(self, message: str) -> HostFault:
+        return HostFault(message, kind="refused", where=self._host.name, hint="tpufleet doctor")
 
 
 def _pieces(path: Path, progress: Callable[[int], None] | None) -> Iterator[bytes]:
