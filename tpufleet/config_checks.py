@@ -11,8 +11,7 @@ from pathlib import PurePosixPath
 
 from tpufleet.errors import UsageError
 from tpufleet.host.files import safe_relative
-from tpufleet.host.pin import ALWAYS_UNSET, PINNING
-from tpufleet.host.specs import CONTRACT
+from tpufleet.host.pin import ALWAYS_UNSET, CONTRACT, PINNING
 from tpufleet.model import CloudSpec, CodeSpec, JobSpec, NodePool, Provider, Scalar, Spec
 from tpufleet.names import NodeName, RepoUrl, shown
 from tpufleet.yaml_marks import Finding, Path

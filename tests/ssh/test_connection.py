@@ -46,6 +46,12 @@ def test_input_that_nobody_reads_holds_nothing_up(connection: Connection) -> Non
     assert connection.run("exit 3", stdin=NOISE).exit_code == 3
 
 
+def test_commands_that_end_before_their_input_do_not_cost_the_connection(connection: Connection) -> None:
+    """OpenSSH ends the connection for a single packet that comes after a channel's close."""
+    outcomes = gather(range(150), lambda code: connection.run(f"exit {code}", stdin=NOISE[:100_000]).exit_code)
+    assert [outcome.unwrap() for outcome in outcomes] == list(range(150))
+
+
 def test_quoted_words_reach_the_command_as_they_are(connection: Connection) -> None:
     words = ["printf", "%s|", "two words", "$HOME", "`id`", "a'b\"c", "", "*", "ü", "line\nbreak", "-n"]
     said = connection.run(quote(words)).stdout

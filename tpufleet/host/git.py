@@ -1,4 +1,7 @@
-"""git, run so that neither a URL, a repository nor the environment can make it do something else (git runs programs for some addresses)."""
+"""git, run so that neither a URL, a repository nor the environment can make it do something else.
+
+For some addresses git runs programs, and one that begins with a dash is an option to it.
+"""
 
 from __future__ import annotations
 

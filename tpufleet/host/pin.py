@@ -33,6 +33,9 @@ PINNING = (
     "TPU_LOG_DIR",
 )
 
+# The run contract: what the runner tells a job. Other names that begin alike are the job's own business.
+CONTRACT = frozenset(f"TPUFLEET_{name}" for name in ("RUN_ID", "ATTEMPT", "RUN_DIR", "RESUME", "HOST_ROOT"))
+
 
 class Pin(NamedTuple):
     """Environment variables to set, and those that must not be there."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from tpufleet.host.errors import HostError, bad
 from tpufleet.host.files import JsonObject, as_object, as_texts, safe_relative
+from tpufleet.host.pin import CONTRACT
 from tpufleet.host.places import COMMIT, REPO_ID, RUN_ID
 
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -14,8 +15,6 @@ HOST_NAME = re.compile(r"[a-z][a-z0-9-]{0,79}")
 METRIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@/-]{0,63}")
 LONGEST_PATTERN = 1000
 SLOT_SIZES = (1, 2, 4, 8)
-# The run contract: what the runner tells a job. Other names that begin alike are the job's own business.
-CONTRACT = frozenset(f"TPUFLEET_{name}" for name in ("RUN_ID", "ATTEMPT", "RUN_DIR", "RESUME", "HOST_ROOT"))
 
 
 class RunSpec(NamedTuple):

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import paramiko
@@ -20,6 +21,7 @@ from tpufleet.model import Host
 from tpufleet.ssh.limits import Limits
 from tpufleet.ssh.port import Result
 from tpufleet.ssh.stream import BROKEN, PIECE, ChannelStream
+from tpufleet.ssh.transport import OrderlyTransport
 from tpufleet.text import clean
 
 CHANNELS = 8  # sshd's MaxSessions is 10
@@ -47,7 +49,7 @@ class LiveSocket(socket.socket):
 class ParamikoConnection:
     """Implements `port.Connection` (and `stream.Link`) over an authenticated transport."""
 
-    def __init__(self, host: Host, transport: paramiko.Transport, wire: LiveSocket, limits: Limits) -> None:
+    def __init__(self, host: Host, transport: OrderlyTransport, wire: LiveSocket, limits: Limits) -> None:
         self._host = host
         self._transport = transport
         self._wire = wire
@@ -88,6 +90,9 @@ class ParamikoConnection:
 
     def name(self) -> str:
         return self._host.name
+
+    def acting_for(self, channel: paramiko.Channel) -> AbstractContextManager[None]:
+        return self._transport.acting_for(channel)
 
     def _watch(self) -> None:
         while self.alive and not self._closed.wait(self._limits.tick_s):
@@ -146,7 +151,7 @@ class ParamikoConnection:
                 stream.hang_up()
 
     def _opened(self) -> paramiko.Channel:
-        """A session on the host; sshd counts one that was closed until it has cleaned up, so a refusal may be over soon.
+        """A session on the host; sshd counts a closed one until it has cleaned up, so a refusal may be over soon.
 
         Where several threads open one at once, paramiko tells only one of them that it was a refusal.
         """

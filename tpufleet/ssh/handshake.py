@@ -19,6 +19,7 @@ from tpufleet.model import Host
 from tpufleet.ssh.connection import LiveSocket, ParamikoConnection
 from tpufleet.ssh.limits import Limits
 from tpufleet.ssh.publickey import ED25519, PublicKeyLine, fingerprint
+from tpufleet.ssh.transport import OrderlyTransport
 from tpufleet.text import clean
 
 # aes128-gcm is the fastest by far for bulk, curve25519 costs a tenth of the newer hybrid exchanges (measured).
@@ -85,8 +86,8 @@ def _tcp(host: Host, deadline: float) -> LiveSocket:
     return wire
 
 
-def _transport(wire: LiveSocket) -> paramiko.Transport:
-    transport = paramiko.Transport(wire, default_window_size=WINDOW)
+def _transport(wire: LiveSocket) -> OrderlyTransport:
+    transport = OrderlyTransport(wire, WINDOW)
     offered = transport.get_security_options()
     offered.ciphers = CIPHERS
     offered.digests = MACS

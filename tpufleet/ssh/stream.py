@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import paramiko
@@ -24,6 +25,7 @@ class Link(Protocol):
     def answers(self) -> bool: ...
     def lost(self) -> Unreachable: ...
     def name(self) -> str: ...
+    def acting_for(self, channel: paramiko.Channel) -> AbstractContextManager[None]: ...
 
 
 class ChannelStream:
@@ -90,7 +92,8 @@ class ChannelStream:
         while True:
             self._channel.settimeout(self._left())
             with contextlib.suppress(TimeoutError):
-                data = self._channel.recv(size)
+                with self._link.acting_for(self._channel):
+                    data = self._channel.recv(size)
                 if data or self._is_whole():
                     return data
                 raise self._link.lost()
@@ -112,7 +115,7 @@ class ChannelStream:
             raise self._fault("cut", "the command on the host takes no more input") from error
 
     def close_stdin(self) -> None:
-        with contextlib.suppress(*BROKEN):  # then it is closed already
+        with contextlib.suppress(*BROKEN), self._link.acting_for(self._channel):  # or it is closed already
             self._channel.shutdown_write()
 
     def feed(self, pieces: Iterable[bytes], *, keep_open: bool) -> None:
@@ -144,7 +147,8 @@ class ChannelStream:
     def _send(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
-            with contextlib.suppress(TimeoutError):  # a reader's deadline; the reader deals with it
+            # A time-out is a reader's deadline; the reader deals with it.
+            with contextlib.suppress(TimeoutError), self._link.acting_for(self._channel):
                 sent = self._channel.send(bytes(view[:PIECE]))
                 if sent == 0:
                     raise EOFError
@@ -175,7 +179,8 @@ class ChannelStream:
     def _listen(self) -> None:
         while True:
             try:
-                data = self._channel.recv_stderr(PIECE)
+                with self._link.acting_for(self._channel):
+                    data = self._channel.recv_stderr(PIECE)
             except TimeoutError:
                 continue
             except BROKEN:
