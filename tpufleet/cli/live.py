@@ -20,16 +20,24 @@ MAX_LINES = 30
 
 
 class EventBoard:
-    """One line per subject, replaced by each newer event about it; what is done stays on the screen."""
+    """One line per subject, replaced by each newer event about it; what is done stays on the screen.
+
+    It appears with the first event, so that commands without any may use the terminal as they like.
+    """
 
     def __init__(self, console: Console) -> None:
         self._events: dict[str, Event] = {}
         self._changing = threading.Lock()
         self._spinner = Spinner("dots")
-        self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=10, transient=False)
+        self._live = Live(
+            get_renderable=self._draw,
+            console=console,
+            refresh_per_second=10,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
 
     def __enter__(self) -> Self:
-        self._live.start()
         return self
 
     def __exit__(
@@ -40,6 +48,8 @@ class EventBoard:
     def tell(self, event: Event) -> None:
         with self._changing:
             self._events[event.subject] = event
+        if not self._live.is_started:
+            self._live.start()
 
     def _draw(self) -> Any:
         with self._changing:

@@ -74,7 +74,7 @@ def run_rows(states: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
             state_words(state),
             ", ".join(str(chip) for chip in state.get("chips") or ()) or str(state.get("host") or ""),
             "" if state.get("step") is None else str(state["step"]),
-            metric_words(state.get("metrics") or {}),
+            metric_words(state.get("metrics") or {}, limit=2),
         )
         for state in states
     ]

@@ -42,21 +42,21 @@ def run(
     request = Request(job, settings(set_ or ()), axes(grid or ()), environment(env or ()), restart)
     with this.fleet("run") as fleet, this.changing(fleet):
         started = start(fleet, request, dry_run=dry_run)
-    _show(this.out, started, dry_run=dry_run)
+    _show(this.out, started, dry_run=dry_run, table=not follow)
     if follow and not dry_run:
         from tpufleet.cli.follow import follow as watch
 
         watch(this, [spec.id for spec in started.runs])
 
 
-def _show(out: Output, started: Started, *, dry_run: bool) -> None:
+def _show(out: Output, started: Started, *, dry_run: bool, table: bool) -> None:
     plan = started.launch
     if dry_run:
         out.table(
             ("run", "host", "command"),
             [(spec.id, _where(started, spec.id), " ".join(spec.command)) for spec in started.runs],
         )
-    else:
+    elif table:
         out.table(RUN_COLUMNS, run_rows(started.states.values()))
     for word, ids in (
         ("already running or queued", plan.active),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -67,9 +68,8 @@ def headline(v: View) -> str:
     chips = {chip for run in runs for chips in (run.chips, *(a.chips for a in run.attempts)) for chip in chips}
     nodes = {node_of(chip) for chip in chips}
     where = f" on {count(len(chips), 'chip')} of {count(len(nodes), 'node')}" if chips else ""
-    states = {run.state for run in runs}
-    ordered = [s for s in _STATES if s in states] + sorted(states.difference(_STATES))
-    parts = [f"{sum(run.state == state for run in runs):,} {state}" for state in ordered]
+    states = Counter(run.state if run.state in _STATES else "unknown" for run in runs)
+    parts = [f"{states[state]:,} {state}" for state in (*_STATES, "unknown") if states[state]]
     return f"{count(len(runs), 'run')}{where}: {', '.join(parts)}."
 
 
@@ -104,10 +104,10 @@ def concerns(v: View) -> list[tuple[str, Run | None]]:
     found: list[tuple[str, Run | None]] = [(note, None) for note in v.collection.notes]
     for run in v.collection.runs:
         reason = f": {run.reason}" if run.reason else ""
-        if run.state == "failed":
-            found.append((f"failed{reason}.", run))
+        if run.state in ("failed", "stopped"):
+            found.append((f"{run.state}{reason}.", run))
         elif run.state != "done":
-            found.append((f"is {run.state}{reason}; what is here is what there was.", run))
+            found.append((f"had not ended when this was collected; it was {run.state}{reason}.", run))
         found += [(note, run) for note in run.notes]
         found += [(f"checkpoint {number(c.step)}: {c.problem}.", run) for c in run.checkpoints if c.problem]
     return found
