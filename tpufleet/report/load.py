@@ -195,9 +195,9 @@ def _texts(value: object) -> tuple[str, ...]:
 
 def _attempt(numbered: tuple[int, Record]) -> Attempt:
     index, record = numbered
-    exit_code = as_number(record.get("exit_code"))
+    number, exit_code = as_count(record.get("n")), as_number(record.get("exit_code"))
     return Attempt(
-        number=as_count(record.get("n")) or index + 1,
+        number=index + 1 if number is None else number,
         host=as_text(record.get("host")),
         chips=_texts(record.get("chips")),
         started=as_time(record.get("started")),
