@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tpufleet.config import MAX_BYTES, load
+from tpufleet.config.load import MAX_BYTES, load
+from tpufleet.config.template import template
 from tpufleet.errors import ConfigError
-from tpufleet.init_template import template
 from tpufleet.model import Provider
 from tpufleet.names import JobName, ParamName
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tpufleet.config import load
-from tpufleet.config_checks import SET_BY_RUNNER
+from tpufleet.config.checks import SET_BY_RUNNER
+from tpufleet.config.load import load
 from tpufleet.errors import ConfigError
 from tpufleet.host.pin import pin_to_chips, pin_to_cpu
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from tpufleet.config import load
+from tpufleet.config.load import load
 from tpufleet.errors import ConfigError
 from tpufleet.model import Spec
 from tpufleet.names import shown

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.unit.report_data import run_record, write_checkpoint, write_home, write_lines, write_listing, write_run
 from tpufleet import report
@@ -88,7 +87,7 @@ def test_a_resumed_run_takes_back_what_came_after_its_checkpoint(home: Path) -> 
     write_lines(directory(home) / "completions.jsonl", [{"step": s, "prompt": "p", "text": t} for s, t in said])
     run = only_run(home)
     assert run.curves["test_loss"].points == ((1.0, 3.0), (2.0, 2.6), (3.0, 2.2))
-    assert [c.text for c in run.completions] == ["a", "b", "d"] or [c.text for c in run.completions] == ["a", "d"]
+    assert [c.text for c in run.completions] == ["a", "d"]
 
 
 def test_records_without_a_step_are_counted(home: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tpufleet.report import html, text
 from tpufleet.report.curves import Curve, CurveReader, spread, thin
@@ -105,7 +105,7 @@ def test_labels_beside_curves_never_overlap_and_stay_in_order() -> None:
     ordered = sorted(heights)
     assert len(heights) == MOST
     assert ordered == heights[::-1]
-    assert all(later - earlier > 5 for earlier, later in zip(ordered, ordered[1:], strict=False))
+    assert all(later - earlier > 5 for earlier, later in itertools.pairwise(ordered))
 
 
 def test_pointing_at_a_curve_tells_its_run_and_values() -> None:
@@ -137,7 +137,7 @@ def test_long_names_keep_both_ends() -> None:
 def test_cleaned_text_can_be_written_and_holds_no_control_characters(dirty: str) -> None:
     cleaned = text.clean(dirty)
     cleaned.encode("utf-8")
-    assert not any(ord(c) < 32 and c not in "\n\t" or 0x7F <= ord(c) < 0xA0 for c in cleaned)
+    assert not any((ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) < 0xA0 for c in cleaned)
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import typer
 
 from tpufleet.cli.arguments import session
+from tpufleet.cli.rehearsal import ensure_running
 from tpufleet.errors import UsageError
 from tpufleet.model import Provider, Spec
 from tpufleet.paths import LocalPaths
-
-if TYPE_CHECKING:
-    from tpufleet.emulator.launch import Running
 
 app = typer.Typer(
     name="emulator",
@@ -21,14 +16,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
 )
-
-
-def ensure_running(spec: Spec, paths: LocalPaths) -> Running:
-    """The fleet's rehearsal cloud, started if it isn't running."""
-    from tpufleet.emulator.launch import start
-
-    directories = [_existing(paths.directory / Path(entry).expanduser()) for entry in spec.cloud.emulator.path]
-    return start(paths.emulator, path=directories, create_seconds=spec.cloud.emulator.create_seconds)
 
 
 @app.command("start")
@@ -91,11 +78,3 @@ def _rehearsed(context: typer.Context) -> tuple[Spec, LocalPaths]:
             f"this fleet is on {spec.cloud.provider}, not on the rehearsal cloud", hint="--config another.yaml"
         )
     return spec, this.paths(spec)
-
-
-def _existing(directory: Path) -> Path:
-    if not directory.is_dir():
-        raise UsageError(
-            f"cloud.emulator.path names {directory}, which is not a directory", hint="make demo-env makes .venv-jobs"
-        )
-    return directory

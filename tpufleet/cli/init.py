@@ -27,7 +27,7 @@ def init(
     Example: tpufleet init
     Example: tpufleet init --project my-project --zone us-central1-b
     """
-    from tpufleet.init_template import template
+    from tpufleet.config.template import template
     from tpufleet.names import FleetName, ProjectId, Zone
     from tpufleet.paths import write_atomically
 

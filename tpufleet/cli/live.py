@@ -12,11 +12,12 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from tpufleet.cli.output import MARKS, STYLES
+from tpufleet.cli.render import MARKS
 from tpufleet.model import Event
 from tpufleet.text import clean
 
 MAX_LINES = 30
+STYLES = {"info": "dim", "done": "green", "failed": "red"}
 
 
 class EventBoard:

@@ -12,13 +12,12 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
+from tpufleet.cli.render import MARKS
 from tpufleet.errors import UsageError
 from tpufleet.model import Event
 from tpufleet.text import clean
 
 SCHEMA = 1
-MARKS = {"info": "·", "done": "✓", "failed": "✗"}
-STYLES = {"info": "dim", "done": "green", "failed": "red"}
 
 
 class Output:

@@ -10,6 +10,7 @@ from typing import Any
 from tpufleet.model import AwaitNode, CreateNode, DeleteNode, HostView, Node, Plan, Snapshot, StartNode
 from tpufleet.text import size
 
+MARKS = {"info": "·", "done": "✓", "failed": "✗"}  # by an event's state
 PLAN_COLUMNS = ("action", "node", "type", "zone", "why")
 RUN_COLUMNS = ("run", "state", "chip", "step", "metrics")
 CHIP_COLUMNS = ("chip", "state", "what")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpufleet.cli.output import Output
-from tpufleet.errors import CloudUnreachable, UsageError
+from tpufleet.errors import UsageError
 from tpufleet.model import Provider, Spec
 from tpufleet.paths import LocalPaths
 
@@ -28,7 +28,7 @@ class Session:
     out: Output
 
     def spec(self) -> Spec:
-        from tpufleet.config import load
+        from tpufleet.config.load import load
 
         return load(self.config)
 
@@ -77,18 +77,6 @@ def _cloud(spec: Spec, paths: LocalPaths, *, start: bool) -> Cloud:
         from tpufleet.cloud import tpu_api
 
         return tpu_api.google(spec.cloud.project)
-    return _rehearsal_cloud(spec, paths, start=start)
+    from tpufleet.cli import rehearsal
 
-
-def _rehearsal_cloud(spec: Spec, paths: LocalPaths, *, start: bool) -> Cloud:
-    from tpufleet.cli.emulator import ensure_running
-    from tpufleet.emulator.launch import running
-
-    at = ensure_running(spec, paths) if start else running(paths.emulator)
-    if at is None:
-        raise CloudUnreachable(
-            "the rehearsal cloud is not running", hint="tpufleet create  (or: tpufleet emulator start)"
-        )
-    from tpufleet.cloud import tpu_api
-
-    return tpu_api.rehearsal(spec.cloud.project or "rehearsal", at.url, at.ssh_port)
+    return rehearsal.connect(spec, paths, start=start)

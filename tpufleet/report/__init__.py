@@ -7,6 +7,7 @@ one place where text from runs is cleaned and escaped.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def write(home: Path) -> Path:
         aside.write_text(text, encoding="utf-8")
         aside.replace(target)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()
         raise StateError(f"the report can't be written: {error.strerror}", where=str(target)) from error
     return target

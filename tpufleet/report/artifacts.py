@@ -70,8 +70,8 @@ def read_completions(path: Path, limit: int, notes: list[str]) -> tuple[Completi
             broken += 1
             continue
         step = as_number(record.get("step"))
-        while kept and step is not None and kept[-1].step is not None and kept[-1].step > step:
-            kept.pop()
+        if kept and _beyond(kept[-1].step, step):
+            kept = [c for c in kept if c.step != step and not _beyond(c.step, step)]
         prompt, text = as_text(record.get("prompt"), _COMPLETION), as_text(record["text"], _COMPLETION)
         kept.append(Completion(step, prompt, text.removeprefix(prompt)))
         if len(kept) >= 4 * limit:
@@ -79,6 +79,10 @@ def read_completions(path: Path, limit: int, notes: list[str]) -> tuple[Completi
     if broken:
         notes.append(f"completions.jsonl: {count(broken, 'line')} could not be read.")
     return tuple(kept[i] for i in spread(len(kept), limit))
+
+
+def _beyond(earlier: float | None, step: float | None) -> bool:
+    return earlier is not None and step is not None and earlier > step
 
 
 def read_checkpoints(directory: Path) -> tuple[Checkpoint, ...]:

@@ -76,7 +76,7 @@ def tick_label(value: float) -> str:
 
 def _log_ticks(low: float, high: float) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    marks = (1, 2, 5) if len(powers) <= 4 else (1,)
+    marks = (1, 2, 5) if high / low < 2_000 else (1,)
     stride = max(1, len(powers) // 8)
     every = [mark * 10.0**power for power in powers[::stride] for mark in marks]
     return [value for value in every if low <= value <= high]

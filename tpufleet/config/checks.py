@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
+from tpufleet.config.marks import Finding, Path
 from tpufleet.errors import UsageError
 from tpufleet.host.files import safe_relative
 from tpufleet.host.pin import ALWAYS_UNSET, CONTRACT, PINNING
 from tpufleet.model import CloudSpec, CodeSpec, JobSpec, NodePool, Provider, Scalar, Spec
 from tpufleet.names import NodeName, RepoUrl, shown
-from tpufleet.yaml_marks import Finding, Path
 
 MAX_COUNT = 500  # nodes of one pool: more than any project's quota
 MAX_RUNS = 10_000

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from tpufleet.config.marks import Document, Finding, Path
 from tpufleet.model import CloudSpec, CodeSpec, EmulatorSpec, JobSpec, NodePool, Spec, SshSpec
 from tpufleet.names import shown
-from tpufleet.yaml_marks import Document, Finding, Path
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

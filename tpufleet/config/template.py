@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tpufleet.config.scalars import Refused, scalar
 from tpufleet.names import FleetName, ProjectId, Zone
-from tpufleet.yaml_scalars import Refused, scalar
 
 EMULATOR = """\
 cloud:

@@ -1,7 +1,7 @@
 """The fleet file: YAML -> Spec, or a ConfigError that says at which line and column what is wrong.
 
-Three sieves, each seeing what the one before let through: the text as YAML (`yaml_marks`), its form against the
-dataclasses of `model` (pydantic; `config_words` puts what it finds into sentences), and its meaning (`config_checks`).
+Three sieves, each seeing what the one before let through: the text as YAML (`marks`), its form against the
+dataclasses of `model` (pydantic; `words` puts what it finds into sentences), and its meaning (`checks`).
 What a sieve finds is told at once, the first in full and a few more below it.
 """
 
@@ -16,12 +16,12 @@ from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from tpufleet.config_checks import findings_about
-from tpufleet.config_words import finding_from
+from tpufleet.config.checks import findings_about
+from tpufleet.config.marks import Document, Problem, Unreadable, parse
+from tpufleet.config.words import finding_from
 from tpufleet.errors import ConfigError
 from tpufleet.model import CloudSpec, Provider, Spec
 from tpufleet.names import ProjectId, Zone
-from tpufleet.yaml_marks import Document, Problem, Unreadable, parse
 
 MAX_BYTES = 1024 * 1024
 MORE_SHOWN = 5

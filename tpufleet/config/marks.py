@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import yaml
 
-from tpufleet.yaml_scalars import UNSEEN, Refused, key, scalar
+from tpufleet.config.scalars import UNSEEN, Refused, key, scalar
 
 MAX_DEPTH = 20
 Path = tuple[str | int, ...]  # the keys and indices that lead to a value

@@ -1,0 +1,44 @@
+"""The way to the rehearsal cloud: the one place, with its own commands, where the product starts the emulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpufleet.errors import CloudUnreachable, UsageError
+from tpufleet.model import Spec
+from tpufleet.paths import LocalPaths
+
+if TYPE_CHECKING:
+    from tpufleet.cloud.port import Cloud
+    from tpufleet.emulator.launch import Running
+
+
+def ensure_running(spec: Spec, paths: LocalPaths) -> Running:
+    """The fleet's rehearsal cloud, started if it isn't running."""
+    from tpufleet.emulator.launch import start
+
+    directories = [_existing(paths.directory / Path(entry).expanduser()) for entry in spec.cloud.emulator.path]
+    return start(paths.emulator, path=directories, create_seconds=spec.cloud.emulator.create_seconds)
+
+
+def connect(spec: Spec, paths: LocalPaths, *, start: bool) -> Cloud:
+    """The rehearsal cloud as a cloud; raises CloudUnreachable when it does not run and isn't to be started."""
+    from tpufleet.emulator.launch import running
+
+    at = ensure_running(spec, paths) if start else running(paths.emulator)
+    if at is None:
+        raise CloudUnreachable(
+            "the rehearsal cloud is not running", hint="tpufleet create, or: tpufleet emulator start"
+        )
+    from tpufleet.cloud import tpu_api
+
+    return tpu_api.rehearsal(spec.cloud.project or "rehearsal", at.url, at.ssh_port)
+
+
+def _existing(directory: Path) -> Path:
+    if not directory.is_dir():
+        raise UsageError(
+            f"cloud.emulator.path names {directory}, which is not a directory", hint="make demo-env makes .venv-jobs"
+        )
+    return directory
