@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from tpufleet.errors import UsageError
 from tpufleet.model import (
     GONE_STATES,
     Action,
@@ -51,8 +52,11 @@ def plan_create(spec: Spec, snapshot: Snapshot) -> Plan:
     return Plan(tuple(actions), tuple(conflicts))
 
 
-def plan_delete(snapshot: Snapshot, only: frozenset[str] = frozenset()) -> Plan:
-    """Take down all of the fleet's nodes, or `only` those named."""
+def plan_delete(snapshot: Snapshot, only: Collection[str] = ()) -> Plan:
+    """Take down all of the fleet's nodes, or `only` those named; raises UsageError for a name that no node has."""
+    unknown = set(only) - {node.name for node in snapshot.nodes}
+    if unknown:
+        raise UsageError(f"the fleet has no node {', '.join(sorted(unknown))}", hint="tpufleet status")
     nodes = [node for node in snapshot.nodes if not only or node.name in only]
     return Plan(tuple(DeleteNode(node.name, node.zone, "asked for") for node in nodes))
 

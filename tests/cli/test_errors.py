@@ -31,6 +31,13 @@ def test_a_mistake_in_the_file_has_its_place(project: Project) -> None:
     assert not (project.directory / ".tpufleet").exists()
 
 
+def test_a_dry_run_of_a_fleet_that_never_was_leaves_no_trace(project: Project) -> None:
+    planned = project.run("create", "--dry-run").stdout
+    assert "tpu-0" in planned
+    assert project.run("delete", "--dry-run").stdout == "nothing to do\n"
+    assert sorted(path.name for path in project.directory.iterdir()) == ["code", "tpufleet.yaml"]
+
+
 def test_an_unknown_command_and_an_unknown_option(project: Project) -> None:
     said(project.run("crate", ok=False), 2, "crate")
     said(project.run("create", "--dry", ok=False), 2, "--dry")

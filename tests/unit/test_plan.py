@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tpufleet.cloud.port import FLEET_LABEL
+from tpufleet.errors import UsageError
 from tpufleet.model import (
     AwaitNode,
     CloudSpec,
@@ -78,7 +79,12 @@ def test_every_node_state_has_an_answer() -> None:
 def test_delete_takes_all_or_those_named() -> None:
     there = Snapshot((node("tpu-0"), node("tpu-1")))
     assert [action.name for action in plan_delete(there).actions] == ["tpu-0", "tpu-1"]
-    assert [action.name for action in plan_delete(there, frozenset({"tpu-1"})).actions] == ["tpu-1"]
+    assert [action.name for action in plan_delete(there, ["tpu-1"]).actions] == ["tpu-1"]
+
+
+def test_deleting_a_node_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="tpu-9"):
+        plan_delete(Snapshot((node("tpu-0"),)), ["tpu-0", "tpu-9"])
 
 
 def test_nodes_are_named_by_pool_and_number() -> None:

@@ -95,6 +95,12 @@ def test_records_without_a_step_are_counted(home: Path) -> None:
     assert only_run(home).curves["loss"].points == ((1.0, 3.0), (2.0, 2.0))
 
 
+def test_what_a_run_says_of_its_set_up_stands_with_it_in_parts(home: Path) -> None:
+    first = {"step": 0, "test_loss": 5.8, "setup": {"device": "cpu", "threads": 1, "resumed_from": None}}
+    write_lines(directory(home) / "metrics.jsonl", [first])
+    assert only_run(home).facts == {"setup device": "cpu", "setup threads": "1", "setup resumed_from": ""}
+
+
 def test_a_run_that_never_started_has_no_curve_and_no_times(tmp_path: Path) -> None:
     record = run_record(0, {"lr": "0.001"}) | {"state": "queued", "attempts": [], "chips": [], "step": None}
     write_listing(tmp_path, [record])

@@ -13,7 +13,7 @@ from tpufleet.report import html, text
 from tpufleet.report.curves import Curve, CurveReader, spread, thin
 from tpufleet.report.marks import MOST, colour_class, shape
 from tpufleet.report.scale import Scale, span_of, steps_of, tick_label
-from tpufleet.report.svg import Series, chart
+from tpufleet.report.svg import Series, chart, outside
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
@@ -112,6 +112,14 @@ def test_pointing_at_a_curve_tells_its_run_and_values() -> None:
     series = [Series("gpt-seed0", curve_of((0, 3), (100, 1.79), (200, 1.85)), 0)]
     markup = html.fragment(chart("test_loss", series, labels=False))
     assert "<title>gpt-seed0: test_loss 1.850 at step 200, lowest 1.790 at step 100</title>" in markup
+
+
+def test_the_loss_of_the_untrained_model_does_not_take_half_of_the_picture() -> None:
+    falling = [(float(step), 2.5 - step / 1000) for step in range(100, 800, 100)]
+    series = [Series("a", curve_of((0, 5.835), *falling), 0), Series("b", curve_of((0, 5.8), *falling), 1)]
+    assert outside(series) == "Values up to 5.835 lie above the picture."
+    assert ">2.2</text>" in html.fragment(chart("test_loss", series, labels=True))
+    assert outside([Series("a", curve_of(*falling), 0)]) is None
 
 
 def test_a_picture_without_a_finite_point_is_a_sentence() -> None:

@@ -8,7 +8,7 @@ from tpufleet.cli.arguments import DryRun, Yes, session
 from tpufleet.cli.output import Output
 from tpufleet.cli.render import PLAN_COLUMNS, plan_fields, plan_rows
 from tpufleet.errors import Conflict
-from tpufleet.model import DeleteNode, Plan
+from tpufleet.model import DeleteNode, Plan, Snapshot
 
 
 def create(context: typer.Context, yes: Yes = False, dry_run: DryRun = False) -> None:
@@ -19,19 +19,24 @@ def create(context: typer.Context, yes: Yes = False, dry_run: DryRun = False) ->
     Example: tpufleet create --dry-run
     """
     from tpufleet.ops import create as operation
+    from tpufleet.ops.observe import find_nodes
+    from tpufleet.plan import plan_create
     from tpufleet.ssh.keys import ensure_key
 
     this = session(context)
+    if dry_run:
+        spec = this.spec()
+        operation.resolve_code(spec, this.paths(spec).directory)
+        show_plan(this.out, spec.fleet, plan_create(spec, Snapshot(this.nodes(spec))))
+        return
     with this.fleet("create", start=True) as fleet, this.changing(fleet):
-        plan = operation.plan(fleet)
-        if dry_run:
-            show_plan(this.out, fleet.spec.fleet, plan)
-            return
+        code = operation.resolve_code(fleet.spec, fleet.paths.directory)
+        plan = plan_create(fleet.spec, Snapshot(find_nodes(fleet)))
         if plan.conflicts:
             raise Conflict(plan.conflicts[0], hint="tpufleet create --dry-run")
         _confirm(this.out, plan, yes=yes)
-        created = operation.create(fleet, plan, ensure_key(fleet.paths.key))
-    views, commit = created.views, created.code.commit if created.code else None
+        created = operation.create(fleet, plan, code, ensure_key(fleet.paths.key))
+    views, commit = created.views, code.commit if code else None
     nodes, chips = len({view.host.node for view in views}), sum(len(view.chips) for view in views)
     end = "" if created.changed else "; nothing to do"
     this.out.line(f"{fleet.spec.fleet}: {nodes} nodes, {len(views)} hosts, {chips} chips ready{end}")

@@ -8,6 +8,7 @@ import typer
 
 from tpufleet.cli.arguments import DryRun, Yes, session
 from tpufleet.cli.create import show_plan
+from tpufleet.model import Snapshot
 
 
 def delete(
@@ -21,13 +22,16 @@ def delete(
     Example: tpufleet collect && tpufleet delete --yes
     """
     from tpufleet.ops import delete as operation
+    from tpufleet.ops.observe import find_nodes
+    from tpufleet.plan import plan_delete
 
     this = session(context)
+    if dry_run:
+        spec = this.spec()
+        show_plan(this.out, spec.fleet, plan_delete(Snapshot(this.nodes(spec)), nodes or ()))
+        return
     with this.fleet("delete") as fleet, this.changing(fleet):
-        plan = operation.plan(fleet, nodes or ())
-        if dry_run:
-            show_plan(this.out, fleet.spec.fleet, plan)
-            return
+        plan = plan_delete(Snapshot(find_nodes(fleet)), nodes or ())
         if plan.actions and not yes:
             going = operation.at_risk(fleet, plan)
             lost = f" {len(going)} runs have not ended: {', '.join(going[:3])}." if going else ""

@@ -39,6 +39,6 @@ def connect(spec: Spec, paths: LocalPaths, *, start: bool) -> Cloud:
 def _existing(directory: Path) -> Path:
     if not directory.is_dir():
         raise UsageError(
-            f"cloud.emulator.path names {directory}, which is not a directory", hint="make demo-env makes .venv-jobs"
+            f"cloud.emulator.path names {directory}, which is not a directory", hint="make demo makes .venv-jobs"
         )
     return directory

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tpufleet.cli.output import Output
 from tpufleet.errors import UsageError
-from tpufleet.model import Provider, Spec
+from tpufleet.model import Node, Provider, Spec
 from tpufleet.paths import LocalPaths
 
 if TYPE_CHECKING:
@@ -46,10 +46,9 @@ class Session:
 
         spec = self.spec()
         paths = self.paths(spec)
-        paths.ensure_state()
         with contextlib.ExitStack() as stack:
-            cloud = _cloud(spec, paths, start=start)
-            stack.callback(cloud.close)
+            cloud = stack.enter_context(_cloud(spec, paths, start=start))
+            paths.ensure_state()
             journal = Journal(paths.journal)
             stack.callback(journal.close)
             ensure_key(paths.key)
@@ -57,6 +56,16 @@ class Session:
             dialer = stack.enter_context(ParamikoDialer(spec.ssh.user, paths.key, trust))
             emit = stack.enter_context(self.out.progress())
             yield Fleet(spec, paths, cloud, dialer, trust, journal, command, emit)
+
+    def nodes(self, spec: Spec) -> tuple[Node, ...]:
+        """The fleet's nodes, for a look that leaves no trace at home; a cloud that was never started has none."""
+        from tpufleet.ops.observe import list_nodes
+
+        paths = self.paths(spec)
+        if spec.cloud.provider is Provider.EMULATOR and not paths.emulator.exists():
+            return ()
+        with _cloud(spec, paths, start=False) as cloud:
+            return list_nodes(spec, cloud)
 
     @contextlib.contextmanager
     def changing(self, fleet: Fleet) -> Generator[None]:
@@ -70,7 +79,17 @@ class Session:
             yield
 
 
-def _cloud(spec: Spec, paths: LocalPaths, *, start: bool) -> Cloud:
+@contextlib.contextmanager
+def _cloud(spec: Spec, paths: LocalPaths, *, start: bool) -> Generator[Cloud]:
+    """The cloud of the file; its connections are closed at the end."""
+    cloud = _connected(spec, paths, start=start)
+    try:
+        yield cloud
+    finally:
+        cloud.close()
+
+
+def _connected(spec: Spec, paths: LocalPaths, *, start: bool) -> Cloud:
     if spec.cloud.provider is Provider.GCP:
         if spec.cloud.project is None:
             raise UsageError("the file names no project", hint="add cloud.project to the fleet file")

@@ -108,7 +108,9 @@ def _job(path: Path, job: JobSpec, largest: int | None) -> Iterator[Finding]:
         )
     elif largest is not None and job.chips > largest:
         yield Finding(
-            (*path, "chips"), f"{job.chips} chips on one host are more than the fleet's hosts have ({largest})"
+            (*path, "chips"),
+            f"{job.chips} chips on one host are more than the fleet's hosts have ({largest})",
+            "ask for fewer, or for an accelerator with larger hosts",
         )
     if not 0 <= job.retries <= MAX_RETRIES:
         yield Finding((*path, "retries"), f"`retries` must be from 0 to {MAX_RETRIES}, not {job.retries}")

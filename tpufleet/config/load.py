@@ -25,6 +25,7 @@ from tpufleet.names import ProjectId, Zone
 
 MAX_BYTES = 1024 * 1024
 MORE_SHOWN = 5
+EXAMPLE = "tpufleet init --config example.yaml writes a file that works"
 REHEARSAL_PROJECT = ProjectId("rehearsal")
 REHEARSAL_ZONES = (Zone("us-central1-b"),)
 
@@ -107,7 +108,7 @@ def _refusal(path: Path, problems: Iterable[Problem]) -> ConfigError:
         lines.append(f"  {_where(path, problem)}: {problem.sentence}{hint}")
     if len(others) > MORE_SHOWN:
         lines.append(f"  … and {len(others) - MORE_SHOWN} more")
-    return ConfigError("\n".join(lines), where=_where(path, first), hint=first.hint)
+    return ConfigError("\n".join(lines), where=_where(path, first), hint=first.hint or EXAMPLE)
 
 
 def _told_apart(problems: Iterable[Problem]) -> list[Problem]:

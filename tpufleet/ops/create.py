@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from tpufleet.model import Code, Host, HostView, Plan, Snapshot
+from tpufleet.model import Code, Host, HostView, Plan, Spec
 from tpufleet.ops.apply import apply
 from tpufleet.ops.code import Synced, resolve, sync
 from tpufleet.ops.fleet import Fleet, values_or_raise
 from tpufleet.ops.observe import find_nodes, hosts_of
 from tpufleet.ops.prepare import prepare
-from tpufleet.plan import plan_create
 
 
 @dataclass(frozen=True)
@@ -19,27 +19,22 @@ class Created:
     """The fleet after `create`; `changed` is False when everything was so before."""
 
     views: tuple[HostView, ...]
-    code: Code | None
     changed: bool
 
 
-def plan(fleet: Fleet) -> Plan:
-    """What `create` would do to the nodes now; nothing is touched."""
-    return plan_create(fleet.spec, Snapshot(find_nodes(fleet)))
+def resolve_code(spec: Spec, directory: Path) -> Code | None:
+    """The commit the file means now, if it names a repository; asked before anything is made for it."""
+    return resolve(spec.code, directory) if spec.code else None
 
 
-def create(fleet: Fleet, what: Plan, key_line: str) -> Created:
-    """Carry out the plan, then make every host ready and bring it to the commit of the file.
-
-    The repository is looked at first: nothing is made for code that can't be had.
-    """
-    code = resolve(fleet.spec.code, fleet.paths.directory) if fleet.spec.code else None
-    apply(fleet, what, key_line)
+def create(fleet: Fleet, plan: Plan, code: Code | None, key_line: str) -> Created:
+    """Carry out the plan, then make every host ready and bring it to the commit."""
+    apply(fleet, plan, key_line)
     hosts = hosts_of(fleet, find_nodes(fleet))
     views = prepare(fleet, hosts)
     synced = bring_code(fleet, hosts, code) if code else ()
-    changed = bool(what.actions) or any(item.fetched or item.setup == "ran" for item in synced)
-    return Created(views, code, changed)
+    changed = bool(plan.actions) or any(item.fetched or item.setup == "ran" for item in synced)
+    return Created(views, changed)
 
 
 def bring_code(fleet: Fleet, hosts: Sequence[Host], code: Code) -> tuple[Synced, ...]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tpufleet.errors import PartialFailure, UsageError
-from tpufleet.model import DeleteNode, Plan, Snapshot
+from tpufleet.errors import PartialFailure
+from tpufleet.model import DeleteNode, Plan
 from tpufleet.ops.apply import remove
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.observe import find_nodes, hosts_of, is_ours, probe
-from tpufleet.plan import plan_delete
 from tpufleet.restart import FINAL_STATES
 from tpufleet.ssh.fanout import gather
 
@@ -24,27 +23,18 @@ class Proof:
     queued_resources: int
 
 
-def plan(fleet: Fleet, names: Sequence[str]) -> Plan:
-    """What `delete` would take down. Raises UsageError for a name that no node of the fleet has."""
-    nodes = find_nodes(fleet)
-    unknown = set(names) - {node.name for node in nodes}
-    if unknown:
-        raise UsageError(f"the fleet has no node {', '.join(sorted(unknown))}", hint="tpufleet status")
-    return plan_delete(Snapshot(nodes), frozenset(names))
-
-
-def at_risk(fleet: Fleet, what: Plan) -> tuple[str, ...]:
+def at_risk(fleet: Fleet, plan: Plan) -> tuple[str, ...]:
     """The runs on the doomed hosts that have not ended: what a deletion would interrupt."""
-    doomed = {action.name for action in what.actions}
+    doomed = {action.name for action in plan.actions}
     views = probe(fleet, hosts_of(fleet, [node for node in find_nodes(fleet) if node.name in doomed]))
     return tuple(str(run["id"]) for view in views for run in view.runs if run["state"] not in FINAL_STATES)
 
 
-def delete(fleet: Fleet, what: Plan) -> tuple[Proof, ...]:
+def delete(fleet: Fleet, plan: Plan) -> tuple[Proof, ...]:
     """Carry the plan out, wait until the nodes are absent, then list every zone anew."""
-    doomed = {action.name for action in what.actions}
+    doomed = {action.name for action in plan.actions}
     hosts = hosts_of(fleet, [node for node in find_nodes(fleet) if node.name in doomed])
-    remove(fleet, [action for action in what.actions if isinstance(action, DeleteNode)])
+    remove(fleet, [action for action in plan.actions if isinstance(action, DeleteNode)])
     for host in hosts:
         fleet.trust.forget(host.identity)
     return prove(fleet)
@@ -54,7 +44,7 @@ def prove(fleet: Fleet) -> tuple[Proof, ...]:
     """Ask every zone of the file what is there of this fleet."""
 
     def look(zone: str) -> Proof:
-        nodes = [node for node in fleet.cloud.nodes(zone) if is_ours(fleet, node)]
+        nodes = [node for node in fleet.cloud.nodes(zone) if is_ours(fleet.spec, node)]
         queued = [name for name in fleet.cloud.queued_resources(zone) if name.startswith(f"{fleet.spec.fleet}-")]
         return Proof(zone, len(nodes), len(queued))
 

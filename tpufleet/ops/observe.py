@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tpufleet.cloud.port import FLEET_LABEL
+from tpufleet.cloud.port import FLEET_LABEL, Cloud
 from tpufleet.errors import TpufleetError
-from tpufleet.model import Host, HostView, Node, NodeState, Snapshot
+from tpufleet.model import Host, HostView, Node, NodeState, Snapshot, Spec
 from tpufleet.names import HostName
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ssh.agent import Bare
@@ -20,14 +20,19 @@ def observe(fleet: Fleet) -> Snapshot:
 
 
 def find_nodes(fleet: Fleet) -> tuple[Node, ...]:
-    """The fleet's nodes by their label, so that they are found without local state."""
-    found = gather(fleet.spec.cloud.zones, fleet.cloud.nodes)
-    nodes = [node for outcome in found for node in outcome.unwrap() if is_ours(fleet, node)]
+    """The fleet's nodes, as the cloud lists them now."""
+    return list_nodes(fleet.spec, fleet.cloud)
+
+
+def list_nodes(spec: Spec, cloud: Cloud) -> tuple[Node, ...]:
+    """The nodes that bear the fleet's label in all zones of the file: found without local state."""
+    found = gather(spec.cloud.zones, cloud.nodes)
+    nodes = [node for outcome in found for node in outcome.unwrap() if is_ours(spec, node)]
     return tuple(sorted(nodes, key=lambda node: (len(node.name), node.name)))
 
 
-def is_ours(fleet: Fleet, node: Node) -> bool:
-    return node.labels.get(FLEET_LABEL) == fleet.spec.fleet
+def is_ours(spec: Spec, node: Node) -> bool:
+    return node.labels.get(FLEET_LABEL) == spec.fleet
 
 
 def hosts_of(fleet: Fleet, nodes: Iterable[Node]) -> tuple[Host, ...]:

@@ -207,6 +207,14 @@ def _attempt(numbered: tuple[int, Record]) -> Attempt:
     )
 
 
+def _words(name: str, value: object) -> dict[str, str]:
+    """What is not a number, by name; an object of such things, as of a run's set-up, gives one for each part."""
+    parts = as_record(value)
+    if parts:
+        return {f"{name} {part}": as_text(item) for part, item in list(parts.items())[:MAX_NAMES]}
+    return {name: as_text(value)}
+
+
 def _read_metrics(path: Path, limit: int, notes: list[str]) -> tuple[dict[str, Curve], dict[str, str]]:
     """The curves of a run's numbers, and the latest of what it wrote in words (its device, its versions)."""
     readers: dict[str, CurveReader] = {}
@@ -226,7 +234,7 @@ def _read_metrics(path: Path, limit: int, notes: list[str]) -> tuple[dict[str, C
                 reader.add(at, amount)
             elif key != "step" and (key in facts or len(readers) + len(facts) < MAX_NAMES):
                 if amount is None:
-                    facts[key] = as_text(value)
+                    facts |= _words(key, value)
                 else:
                     readers[key] = CurveReader(limit)
                     readers[key].add(at, amount)

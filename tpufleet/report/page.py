@@ -9,7 +9,7 @@ from tpufleet.report.details import run_details
 from tpufleet.report.html import Child, Element, el, stylesheet
 from tpufleet.report.load import Collection, Run
 from tpufleet.report.marks import MOST, key
-from tpufleet.report.svg import Series, chart
+from tpufleet.report.svg import Series, chart, outside
 from tpufleet.report.table import run_link, runs_table
 from tpufleet.report.text import count, measured
 from tpufleet.report.view import View, concerns, headline, view, when, winner
@@ -102,7 +102,8 @@ def _large(v: View, metric: str) -> Element:
     series = _series(v, metric)
     grey = len(series) - sum(s.mark is not None for s in series)
     more = f" The best {MOST} are marked, the other {grey:,} are grey." if grey else ""
-    caption = el("figcaption", el("b", metric), f" over steps, {count(len(series), 'run')}.{more}")
+    above = f" {sentence}" if (sentence := outside(series)) else ""
+    caption = el("figcaption", el("b", metric), f" over steps, {count(len(series), 'run')}.{more}{above}")
     return el("figure", caption, chart(metric, series, labels=True), _legend(v, metric), class_="large")
 
 

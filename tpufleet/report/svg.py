@@ -17,6 +17,7 @@ from tpufleet.report.marks import colour_class, shape
 from tpufleet.report.scale import Scale, span_of, steps_of, tick_label
 from tpufleet.report.text import measured, number, shorten
 
+_ENOUGH = 4  # points of a curve after its first, on average
 _UNITS = 1000  # the curves' own coordinates; with one decimal that is finer than any screen
 _LABEL = 24  # characters of a run's name beside its curve
 _LABEL_GAP = 0.052  # of the plot's height: one line of text in the large picture
@@ -54,10 +55,7 @@ def chart(metric: str, series: Sequence[Series], *, labels: bool) -> Element:
     drawn = [s for s in series if s.curve.points]
     if not drawn:
         return el("p", f"No finite value of {metric} came home.", class_="quiet")
-    axes = Axes(
-        steps_of([step for s in drawn for step in (s.curve.points[0][0], s.curve.points[-1][0])]),
-        span_of([value for s in drawn for _, value in s.curve.points]),
-    )
+    axes = _axes(drawn)
     drawn.sort(key=lambda s: s.mark is not None)  # grey first, so that it lies below
     places = _label_places([s for s in drawn if s.mark is not None], axes) if labels else {}
     plot = el(
@@ -69,6 +67,32 @@ def chart(metric: str, series: Sequence[Series], *, labels: bool) -> Element:
         aria_label=f"{metric} over steps: {_range_in_words(drawn)}",
     )
     return el("div", plot, class_="chart labelled" if labels else "chart")
+
+
+def outside(series: Sequence[Series]) -> str | None:
+    """What lies above the picture of these series, in a sentence; None when all of it is in."""
+    drawn = [s for s in series if s.curve.points]
+    if not drawn:
+        return None
+    highest = max(value for s in drawn for _, value in s.curve.points)
+    if _axes(drawn).y.at(highest) <= 1:
+        return None
+    return f"Values up to {measured(highest)} lie above the picture."
+
+
+def _axes(drawn: Sequence[Series]) -> Axes:
+    """The scales for curves with points. Where each curve's first value, mostly that of an untrained model,
+    would take more than half of the height, the picture begins below it and the curves come in from above."""
+    steps = [step for s in drawn for step in (s.curve.points[0][0], s.curve.points[-1][0])]
+    whole = [value for s in drawn for _, value in s.curve.points]
+    trained = [value for s in drawn for _, value in s.curve.points[1:]]
+    if len(trained) >= _ENOUGH * len(drawn) and _reach(whole) > 2 * _reach(trained) and min(whole) == min(trained):
+        whole = trained
+    return Axes(steps_of(steps), span_of(whole))
+
+
+def _reach(values: Sequence[float]) -> float:
+    return max(values) - min(values)
 
 
 def title(metric: str, series: Series) -> str:
@@ -127,8 +151,8 @@ def _series(metric: str, series: Series, axes: Axes, place: float | None) -> Ele
 
 
 def _path(points: Sequence[Point], axes: Axes) -> str:
-    """The path's data in the curves' own units; values beyond the axis stop just outside the plot."""
-    pairs = [f"{_UNITS * axes.across(p):.1f} {_UNITS * min(1.2, max(-0.2, axes.down(p))):.1f}" for p in points]
+    """The path's data in the curves' own units; the plot clips it, and values far beyond the axis stop there."""
+    pairs = [f"{_UNITS * axes.across(p):.1f} {_UNITS * min(99.0, max(-99.0, axes.down(p))):.1f}" for p in points]
     if len(pairs) == 1:  # a stroke of no length with round caps is a dot
         pairs *= 2
     return "M" + "L".join(pairs)

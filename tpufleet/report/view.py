@@ -106,6 +106,8 @@ def concerns(v: View) -> list[tuple[str, Run | None]]:
         reason = f": {run.reason}" if run.reason else ""
         if run.state in ("failed", "stopped"):
             found.append((f"{run.state}{reason}.", run))
+        elif run.state not in _STATES:
+            found.append(("came home without a state that is known.", run))
         elif run.state != "done":
             found.append((f"had not ended when this was collected; it was {run.state}{reason}.", run))
         found += [(note, run) for note in run.notes]

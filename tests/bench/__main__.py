@@ -1,0 +1,66 @@
+"""`python -m tests.bench`: how fast things are here, as ratios between two ways to do the same.
+
+Nothing here passes or fails: a shared machine is too unsteady for tests of time. docs/speed.md says what it means.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.bench import hosts, startup, transfer
+from tests.bench.measure import Row, table
+from tests.project import missing
+
+
+class Part(NamedTuple):
+    name: str
+    needs: tuple[str, ...]
+    run: Callable[[Path], list[Row]]
+
+
+PARTS = (
+    Part("start-up", (), startup.run),
+    Part("twenty hosts", ("git", "ssh", "xargs"), hosts.run),
+    Part("transfer", ("git", "ssh", "scp"), transfer.run),
+)
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the rehearsal clouds are stopped then, too
+    begin = time.monotonic()
+    print(_machine(), end="\n\n")
+    rows: list[Row] = []
+    skipped: list[str] = []
+    for part in PARTS:
+        reasons = [reason for program in part.needs if (reason := missing(program))]
+        if reasons:
+            skipped.append(f"skipped: {part.name} ({', '.join(reasons)})")
+            continue
+        print(f"{part.name} …", file=sys.stderr)
+        with tempfile.TemporaryDirectory(prefix="tpufleet-bench-") as place:
+            rows += part.run(Path(place))
+    print(table(rows))
+    notes = dict.fromkeys(f"{row.what} / {row.against}: {row.note}" for row in rows if row.note)
+    print("", *notes, *skipped, f"all of it took {time.monotonic() - begin:.0f} s", sep="\n")
+
+
+def _machine() -> str:
+    """What is measured on, and whether it was busy with something else: then the figures are worth less."""
+    busy = os.getloadavg()[0]
+    words = [f"{os.cpu_count()} cores", f"Python {platform.python_version()}"]
+    if not missing("ssh"):
+        words.append(subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=True).stderr.split(",")[0])
+    return ", ".join([*words, f"load {busy:.1f} before"])
+
+
+if __name__ == "__main__":
+    main()
