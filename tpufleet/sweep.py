@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tpufleet.errors import UsageError
 from tpufleet.model import JobSpec, RunSpec, Scalar
@@ -27,6 +28,7 @@ def expand(
 
     Raises UsageError for a placeholder that nothing fills, and for points whose ids can't be told apart.
     """
+    _refuse_unused(name, job, {*(settings or {}), *(grid or {})})
     axes: dict[str, Sequence[Scalar]] = {str(key): values for key, values in job.grid.items()}
     axes |= {str(key): values for key, values in (grid or {}).items()}
     axes |= {str(key): (value,) for key, value in (settings or {}).items()}
@@ -84,6 +86,16 @@ def _fill(word: str, params: Mapping[str, Scalar], job: str) -> str:
 def _written(value: Scalar) -> str:
     """As a person would type it: booleans as YAML writes them."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _refuse_unused(name: str, job: JobSpec, given: Collection[str]) -> None:
+    """A name that nothing uses would only give the same runs new ids; it is a slip of the fingers."""
+    words = (*job.command, *job.env.values())
+    used = {key for word in words for key in PLACEHOLDER.findall(word) if key} | {str(key) for key in job.grid}
+    for key in sorted(set(given) - used):
+        meant = difflib.get_close_matches(key, used, n=1)
+        hint = f"did you mean {meant[0]}?" if meant else f"it uses: {', '.join(sorted(used)) or 'none'}"
+        raise UsageError(f"job {name!r} has no use for {key!r}", hint=hint)
 
 
 def _refuse_twins(name: str, runs: Sequence[RunSpec]) -> None:

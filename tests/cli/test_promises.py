@@ -84,14 +84,14 @@ def test_two_commands_at_the_same_moment_start_every_run_once_and_a_killed_one_l
     runs = until_done(fleet, "job")
     assert [run["state"] for run in runs] == ["done"] * 4
     assert [starts(fleet, str(run["id"])) for run in runs] == [1] * 4
-    fleet.run("collect")
+    fleet.run("collect", "job")
     for run in runs:
         assert "done" in (fleet.directory / "artifacts/sherlock/runs" / str(run["id"]) / "log.txt").read_text()
 
 
 def test_a_repository_that_knows_nothing_of_tpufleet_has_its_numbers_in_the_report(fleet: Project) -> None:
     fleet.run("run", "unknowing", "--follow")
-    report = Path(fleet.json("collect")["report"])
+    report = Path(fleet.json("collect", "unknowing")["report"])
     home = report.parent.parent / "runs" / "unknowing"
     records = [json.loads(line) for line in (home / "metrics.jsonl").read_text().splitlines()]
     assert [record["train_loss"] for record in records] == [3.0, 1.5, 1.0]
@@ -126,7 +126,7 @@ def test_a_secret_is_in_no_file_at_home_and_in_no_log(fleet: Project) -> None:
         fleet.run("run", "secret", "--follow")
     finally:
         del fleet.env["TOKEN"]
-    fleet.run("collect")
+    fleet.run("collect", "secret")
     assert fleet.run("logs", "secret").stdout.strip() == str(len(token))
     emulator = fleet.directory / ".tpufleet" / "emulator"
     for file in fleet.directory.rglob("*"):

@@ -86,11 +86,12 @@ def test_the_manifest_lists_what_is_worth_bringing_home(ended: Host) -> None:
     (write_checkpoint(top / "checkpoints", 200) / "model.bin").write_bytes(b"flipped!")
     found = only(ended)
     assert found["state"]["state"] == "done"
-    assert found["files"] == [
-        {"path": "curve.svg", "size": 1},
-        {"path": "log.txt", "size": 6},
-        {"path": "out/deep/a.bin", "size": 3},
+    assert [(file["path"], file["size"]) for file in found["files"]] == [
+        ("curve.svg", 1),
+        ("log.txt", 6),
+        ("out/deep/a.bin", 3),
     ]
+    assert found["files"][0]["mtime_ns"] == (top / "curve.svg").stat().st_mtime_ns
     first, second = found["checkpoints"]
     assert (first["name"], first["step"], first["verified"]) == ("step-00000100", 100, True)
     assert (second["verified"], second["problem"]) == (False, "model.bin has another content")
@@ -122,7 +123,7 @@ def test_hostile_names_are_neither_listed_nor_sent(ended: Host, tmp_path: Path) 
     (top / "out/up").symlink_to("..")
     os.mkfifo(top / "out/pipe")
     (top / "metrics.jsonl").symlink_to(secret)
-    assert only(ended)["files"] == [{"path": "log.txt", "size": 6}]
+    assert [file["path"] for file in only(ended)["files"]] == ["log.txt"]
     hostile = (
         "out/link", "out/new\nline", "../gpt/log.txt", "out/../log.txt", str(secret), "linked/secret", "out/.hidden",
         "out/pipe", "out", "", ".", "metrics.jsonl", "out/up/log.txt", "../../control/gpt/state.json", "log.txt\0",

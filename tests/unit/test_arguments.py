@@ -15,7 +15,9 @@ from tpufleet.errors import UsageError
         ("create --dry-run -q", "-q create --dry-run"),
         ("run gpt --config other.yaml --set a=b", "--config other.yaml run gpt --set a=b"),
         ("status --config=x.yaml", "--config=x.yaml status"),
+        ("--json exec -- ls --json -q", "--json exec -- ls --json -q"),
         ("exec --json -- ls --json -q", "--json exec -- ls --json -q"),
+        ("exec bash -c ls", "exec bash -c ls"),
         ("status --config", "--config status"),
     ],
 )

@@ -40,8 +40,14 @@ def test_set_fixes_an_axis_and_grid_replaces_one() -> None:
 
 
 def test_a_value_that_is_set_is_part_of_the_id_also_without_an_axis() -> None:
-    runs = expand("gpt", GPT, settings={ParamName("width"): 64})
-    assert runs[0].id == "gpt-lr0.001-seed0-width64"
+    job = JobSpec(command=("train", "--width={width}"), grid={SEED: (0,)})
+    assert expand("gpt", job, settings={ParamName("width"): 64})[0].id == "gpt-seed0-width64"
+
+
+def test_a_name_that_nothing_uses_is_a_slip_and_is_refused() -> None:
+    with pytest.raises(UsageError, match="no use for 'sed'") as refused:
+        expand("gpt", GPT, settings={ParamName("sed"): 1})
+    assert refused.value.hint == "did you mean seed?"
 
 
 def test_a_placeholder_without_a_value_is_refused_by_name() -> None:

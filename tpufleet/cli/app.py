@@ -60,8 +60,6 @@ def options(
     context.obj = Session(config, Output(as_json=as_json, quiet=quiet, color=not no_color))
 
 
-PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-
 app.command("init")(init.init)
 app.command("create")(create.create)
 app.command("status")(status.status)

@@ -18,6 +18,7 @@ On = Annotated[str, typer.Option("--on", metavar="SEL", help="Hosts or nodes, co
 
 GLOBAL_FLAGS = frozenset({"--json", "--quiet", "-q", "--no-color"})
 GLOBAL_VALUES = frozenset({"--config", "-c"})
+PASSING_ON = frozenset({"exec", "ssh"})  # what follows these may be another program's, also without the dashes
 T = TypeVar("T")
 
 
@@ -31,7 +32,9 @@ def hoisted(words: Sequence[str]) -> list[str]:
     rest: list[str] = []
     ours = iter(words[:end])
     for word in ours:
-        if word in GLOBAL_FLAGS or word.startswith("--config="):
+        if word in PASSING_ON and "--" not in words:
+            rest += [word, *ours]
+        elif word in GLOBAL_FLAGS or word.startswith("--config="):
             front.append(word)
         elif word in GLOBAL_VALUES:
             front += [word, *([value] if (value := next(ours, None)) is not None else [])]

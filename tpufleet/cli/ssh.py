@@ -54,7 +54,7 @@ def ssh_config(
     """
     this = session(context)
     with this.fleet("ssh-config") as fleet:
-        hosts, text = write_config(fleet)
+        hosts, text = write_config(fleet, dry_run=dry_run)
     if install and not dry_run:
         changed = _include(Path.home() / ".ssh" / "config", fleet.paths.ssh_config)
         this.out.note(
@@ -65,7 +65,7 @@ def ssh_config(
     this.out.data(config=text, file=str(fleet.paths.ssh_config), hosts=[host.name for host in hosts])
 
 
-def write_config(fleet: Fleet) -> tuple[tuple[Host, ...], str]:
+def write_config(fleet: Fleet, *, dry_run: bool = False) -> tuple[tuple[Host, ...], str]:
     """Write the fleet's own config and known_hosts (0600, in `.tpufleet/`); returns the hosts and the config's text."""
     from tpufleet.ops.observe import find_nodes, hosts_of, trust
     from tpufleet.paths import write_atomically
@@ -74,6 +74,8 @@ def write_config(fleet: Fleet) -> tuple[tuple[Host, ...], str]:
     hosts = hosts_of(fleet, find_nodes(fleet))
     trust(fleet, hosts)
     text = config_text(hosts, fleet.spec.ssh.user, fleet.paths.key, fleet.paths.known_hosts)
+    if dry_run:
+        return hosts, text
     write_atomically(fleet.paths.known_hosts, fleet.trust.known_hosts(hosts).encode())
     write_atomically(fleet.paths.ssh_config, text.encode())
     return hosts, text

@@ -41,8 +41,8 @@ def _of_run(places: Places, run: str, *, named: bool) -> JsonObject | None:
     return {
         "state": settle.view(store, state).public,
         "files": [
-            {"path": path, "size": size}
-            for path, size in _plain_files(store.at.dir)
+            {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+            for path, status in _plain_files(store.at.dir)
             if _matches(path, wanted) and not any(path.startswith(prefix) for prefix in kept)
         ],
         "checkpoints": [_shown(point) for point in found],
@@ -80,10 +80,10 @@ def _checkpoints(store: RunStore) -> list[Checkpoint]:
     return found
 
 
-def _plain_files(top: Path) -> Iterator[tuple[str, int]]:
-    """Regular files below `top` as (relative path, size), sorted; nothing hidden, no symlinks, no odd names."""
+def _plain_files(top: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Regular files below `top` as (relative path, status), sorted; nothing hidden, no symlinks, no odd names."""
 
-    def walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, int]]:
+    def walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError:
@@ -97,7 +97,7 @@ def _plain_files(top: Path) -> Iterator[tuple[str, int]]:
                     if depth < DEEPEST:
                         yield from walk(folder / entry.name, f"{path}/", depth + 1)
                 elif entry.is_file(follow_symlinks=False):
-                    yield path, entry.stat(follow_symlinks=False).st_size
+                    yield path, entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
 

@@ -94,35 +94,41 @@ class _Host:
         agent = self._fleet.agent(self._host)
         manifest = agent.ask("manifest", {"runs": list(runs)}, timeout_s=600)
         for offered in manifest["runs"]:
-            if offered["state"]["attempts"]:
-                self._bring(RunHome.open(self._fleet.paths.runs, offered["state"]), offered)
-            self.states.append(offered["state"])
+            state = offered["state"]
+            try:
+                if state["attempts"]:
+                    self._bring(RunHome.open(self._fleet.paths.runs, state), offered)
+            except HostFault as error:
+                self._problem(state["id"], error.message)
+            except OSError as error:
+                self._problem(state["id"], f"{error.strerror or error} ({error.filename or 'at home'})")
+            self.states.append(state)
             self.done.runs += 1
         if self.done.files:
             self._fleet.say(self._host.name, f"{self.done.files} files, {size(self.done.bytes)} home", "done")
         return self
 
     def _bring(self, home: RunHome, offered: dict[str, Any]) -> None:
+        home.write_state(offered["state"])
+        verified = [checkpoint for checkpoint in offered["checkpoints"] if checkpoint["verified"]]
+        home.forget_parts([str(checkpoint["name"]) for checkpoint in verified])
         plain = [wanted for entry in offered["files"] if (wanted := home.wanted(entry))]
-        checkpoints = [
-            (checkpoint, items)
-            for checkpoint in offered["checkpoints"]
-            if checkpoint["verified"] and (items := home.wanted_of_checkpoint(checkpoint))
-        ]
-        self.done.problems += [
-            f"{home.directory.name}: {checkpoint['name']} on {self._host.name} is not as its manifest says"
-            for checkpoint in offered["checkpoints"]
-            if not checkpoint["verified"]
-        ]
+        checkpoints = [(point, items) for point in verified if (items := home.wanted_of_checkpoint(point))]
         self._fetch([*plain, *(item for _, items in checkpoints for item in items if item.offset < item.size)])
         for item in plain:
             if item.part.exists():
                 home.finish(item)
         for checkpoint, items in checkpoints:
-            home.finish_checkpoint(checkpoint, items)
-            self.done.checkpoints += 1
+            if all(item.part.exists() for item in items):  # else the job has pruned it meanwhile
+                home.finish_checkpoint(checkpoint, items)
+                self.done.checkpoints += 1
         home.write_index()
-        home.write_state(offered["state"])
+        for checkpoint in offered["checkpoints"]:
+            if not checkpoint["verified"]:
+                self._problem(offered["state"]["id"], f"{checkpoint['name']} is not as its manifest says")
+
+    def _problem(self, run: object, text: str) -> None:
+        self.done.problems.append(f"{run} on {self._host.name}: {text}")
 
     def _fetch(self, wanted: Sequence[Wanted]) -> None:
         if not wanted:

@@ -10,19 +10,21 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from tpufleet.errors import HostFault
+from tpufleet.host.files import safe_relative
 from tpufleet.names import RunId, shown
 from tpufleet.paths import write_atomically
 
 GROWING = "log.txt"  # only ever appended to, so that its tail is enough
+OURS = "run.json"  # written here: an artifact of that name stays on the host
 PARTS = ".parts"
 INDEX = ".collected.json"
-MAX_DEPTH = 8
 
 
 @dataclass(frozen=True)
@@ -59,30 +61,31 @@ class RunHome:
         if directory.is_dir() and index.get("life") != life:
             _move_aside(directory, runs.parent / "earlier")
             index = {}
-        directory.mkdir(parents=True, exist_ok=True)
-        return cls(directory, life, dict(index.get("files", {})))
+        home = cls(directory, life, dict(index.get("files", {})))
+        if not index:
+            directory.mkdir(parents=True, exist_ok=True)
+            home.write_index()  # whose life it is must be known before the first byte comes
+        return home
 
     def wanted(self, entry: Mapping[str, Any]) -> Wanted | None:
         """What is missing of a plain file (log, metrics, completions, artifacts); None when nothing is."""
-        path, size, mtime = safe(str(entry["path"])), int(entry["size"]), int(entry.get("mtime_ns", 0))
+        path, size, mtime = safe(str(entry["path"])), int(entry["size"]), int(entry["mtime_ns"])
         target = self.directory / path
         here = target.stat().st_size if target.is_file() else -1
-        if here == size and self.collected.get(str(path)) == [size, mtime]:
+        if path == OURS or (here == size and self.collected.get(path) == [size, mtime]):
             return None
+        if path == GROWING and 0 <= here <= size:
+            return Wanted(self.directory.name, path, here, size, target, mtime) if here < size else None
         part = self._part(path)
-        if path == PurePosixPath(GROWING):
-            if here == size:
-                return None
-            if 0 <= here < size:
-                return Wanted(self.directory.name, str(path), here, size, target, mtime)
         part.unlink(missing_ok=True)
-        return Wanted(self.directory.name, str(path), 0, size, part, mtime)
+        return Wanted(self.directory.name, path, 0, size, part, mtime)
 
     def wanted_of_checkpoint(self, checkpoint: Mapping[str, Any]) -> list[Wanted]:
-        """What is missing of a verified checkpoint; an empty list when it is home, whole."""
-        name = str(checkpoint["name"])
-        folder = safe(f"checkpoints/{name}")
-        if (self.directory / folder).is_dir():
+        """What is missing of a verified checkpoint; an empty list when it is home, whole and the same."""
+        folder = safe(f"checkpoints/{checkpoint['name']}")
+        manifest = self.directory / folder / "manifest.json"
+        digests = {str(entry["path"]): str(entry["sha256"]) for entry in checkpoint["files"]}
+        if manifest.is_file() and _sha256(manifest) == digests.get("manifest.json"):
             return []
         wanted: list[Wanted] = []
         for entry in checkpoint["files"]:
@@ -93,14 +96,20 @@ class RunHome:
             if here > size:
                 part.unlink()
                 here = 0
-            wanted.append(Wanted(self.directory.name, str(path), here, size, part, sha256=str(entry["sha256"])))
+            wanted.append(Wanted(self.directory.name, path, here, size, part, sha256=str(entry["sha256"])))
         return wanted
+
+    def forget_parts(self, offered: Collection[str]) -> None:
+        """Remove what was begun of checkpoints that the host doesn't offer any more (the job keeps its newest)."""
+        for left in (self.directory / PARTS / "checkpoints").glob("*"):
+            if left.name not in offered:
+                shutil.rmtree(left, ignore_errors=True)
 
     def finish(self, item: Wanted) -> None:
         """A plain file has arrived: put it in its place and remember what it is a copy of."""
         target = self.directory / item.path
         if item.part != target:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            self._make_way(target)
             item.part.replace(target)
         self.collected[item.path] = [target.stat().st_size, item.mtime_ns]
 
@@ -117,7 +126,7 @@ class RunHome:
                 )
         folder = safe(f"checkpoints/{checkpoint['name']}")
         target = self.directory / folder
-        target.parent.mkdir(parents=True, exist_ok=True)
+        self._make_way(target)
         self._part(folder).replace(target)
 
     def write_state(self, state: Mapping[str, Any]) -> None:
@@ -130,24 +139,26 @@ class RunHome:
                 Path(folder).rmdir()
         write_json(self.directory / INDEX, {"life": self.life, "files": self.collected})
 
-    def _part(self, path: PurePosixPath) -> Path:
+    def _make_way(self, target: Path) -> None:
+        """What stands where `target` goes is an older copy of the same run's; a job may turn a file into a folder."""
+        for parent in target.relative_to(self.directory).parents:
+            if (self.directory / parent).is_file():
+                (self.directory / parent).unlink()
+        if target.is_dir():
+            shutil.rmtree(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+
+    def _part(self, path: str) -> Path:
         part = self.directory / PARTS / path
         part.parent.mkdir(parents=True, exist_ok=True)
         return part
 
 
-def safe(path: str) -> PurePosixPath:
-    """`path` as a relative path that stays where it belongs; raises HostFault for any other."""
-    pure = PurePosixPath(path)
-    hostile = (
-        not path
-        or pure.is_absolute()
-        or len(pure.parts) > MAX_DEPTH
-        or any(part == ".." or part.startswith(".") or len(part) > 200 or not part.isprintable() for part in pure.parts)
-    )
-    if hostile or str(pure) != path:
+def safe(path: str) -> str:
+    """`path` if it is a plain relative one that stays where it belongs; raises HostFault for any other."""
+    if not safe_relative(path):
         raise HostFault(f"a host offers a file of an impossible name: {shown(path)}", kind="bad-name")
-    return pure
+    return path
 
 
 def write_json(path: Path, value: Any) -> None:

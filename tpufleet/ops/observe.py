@@ -54,10 +54,11 @@ def hosts_of(fleet: Fleet, nodes: Iterable[Node]) -> tuple[Host, ...]:
 
 
 def trust(fleet: Fleet, hosts: Sequence[Host]) -> None:
-    """Pin the host keys that are not pinned yet, from guest attributes through the authenticated API."""
+    """Pin the host keys that are not pinned yet, from guest attributes through the authenticated API, side by side."""
     unknown = {host.node: host.zone for host in hosts if fleet.trust.get(host.identity) is None}
-    for node, zone in unknown.items():
-        keys = fleet.cloud.host_keys(node, zone)
+    for outcome in gather(list(unknown.items()), lambda node: fleet.cloud.host_keys(*node)):
+        node, _zone = outcome.item
+        keys = outcome.unwrap()
         for host in hosts:
             key = keys[host.worker] if host.node == node and host.worker < len(keys) else None
             if key and fleet.trust.get(host.identity) is None:
