@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tpufleet.errors import UsageError
 from tpufleet.model import RunSpec
+from tpufleet.text import natural
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def place(runs: Sequence[RunSpec], rooms: Sequence[Room], homes: Mapping[str, st
     size = {room.host: room.chips for room in rooms}
     placed: dict[str, str] = {}
     for run in runs:
-        fitting = [host for host in sorted(load, key=_natural) if size[host] >= run.spec.chips]
+        fitting = [host for host in sorted(load, key=natural) if size[host] >= run.spec.chips]
         if not fitting:
             raise UsageError(
                 f"run {run.id} needs {run.spec.chips} chips on one host; the largest host that answers has "
@@ -51,8 +52,3 @@ def place(runs: Sequence[RunSpec], rooms: Sequence[Room], homes: Mapping[str, st
 def _crowding(load: int, chips: int) -> float:
     """Negative while chips are free (more free chips first), else the chips waited for, per chip."""
     return float(load) if load < 0 else load / chips
-
-
-def _natural(name: str) -> tuple[str, ...]:
-    """`tpu-2-w0` before `tpu-10-w0`."""
-    return tuple(part.zfill(6) if part.isdigit() else part for part in name.replace("-w", "-").split("-"))

@@ -51,3 +51,13 @@ def size(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A sort key: `tpu-2` before `tpu-10`, `lr0.001-seed9` before `lr0.001-seed10`."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name))

@@ -12,24 +12,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench import hosts, startup, transfer
-from tests.bench.measure import Row, table
+from tests.bench.measure import Row, Skipped, table
+from tests.bench.rig import where_possible
 from tests.project import missing
 
 
 class Part(NamedTuple):
     name: str
     needs: tuple[str, ...]
-    run: Callable[[Path], list[Row]]
+    run: Callable[[Path], Sequence[Row | Skipped]]
 
 
 PARTS = (
     Part("start-up", (), startup.run),
-    Part("twenty hosts", ("git", "ssh", "xargs"), hosts.run),
+    Part("twenty hosts", ("git",), hosts.run),
     Part("transfer", ("git", "ssh", "scp"), transfer.run),
 )
 
@@ -37,20 +39,21 @@ PARTS = (
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the rehearsal clouds are stopped then, too
     begin = time.monotonic()
-    print(_machine(), end="\n\n")
-    rows: list[Row] = []
-    skipped: list[str] = []
+    print(_machine(), end="\n\n", flush=True)
+    lines: list[Row | Skipped] = []
     for part in PARTS:
-        reasons = [reason for program in part.needs if (reason := missing(program))]
-        if reasons:
-            skipped.append(f"skipped: {part.name} ({', '.join(reasons)})")
-            continue
         print(f"{part.name} …", file=sys.stderr)
         with tempfile.TemporaryDirectory(prefix="tpufleet-bench-") as place:
-            rows += part.run(Path(place))
-    print(table(rows))
-    notes = dict.fromkeys(f"{row.what} / {row.against}: {row.note}" for row in rows if row.note)
-    print("", *notes, *skipped, f"all of it took {time.monotonic() - begin:.0f} s", sep="\n")
+            lines += where_possible(part.name, part.needs, partial(part.run, Path(place)))
+    rows = [line for line in lines if isinstance(line, Row)]
+    print(table(rows), end="\n\n")
+    for row in rows:
+        if row.note:
+            print(f"{row.what}: {row.note}")
+    for line in lines:
+        if isinstance(line, Skipped):
+            print(f"skipped: {line.what} ({line.reason})")
+    print(f"all of it took {time.monotonic() - begin:.0f} s")
 
 
 def _machine() -> str:

@@ -22,6 +22,14 @@ class Row:
         return statistics.median(self.ratios)
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """A benchmark that can't be done here, and why."""
+
+    what: str
+    reason: str
+
+
 def timed(work: Callable[[], object]) -> float:
     """The seconds that `work` takes."""
     begin = time.perf_counter()

@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench.measure import timed
-from tests.project import JOBS, Project
+from tests.bench.measure import Row, Skipped, timed
+from tests.project import JOBS, Project, missing
 
 CREATE_SECONDS = 2  # what the rehearsal cloud takes for a node
 AGREED = re.compile(r"kex: algorithm: (\S+)")
@@ -26,6 +26,14 @@ def rehearsal(directory: Path, *, count: int, jobs: str = JOBS) -> Generator[Pro
         yield project
     finally:
         project.stop()
+
+
+def where_possible(
+    what: str, needs: Sequence[str], measure: Callable[[], Sequence[Row | Skipped]]
+) -> Sequence[Row | Skipped]:
+    """What `measure` gives; where one of the programs it `needs` is missing, that instead."""
+    reasons = [reason for program in needs if (reason := missing(program))]
+    return [Skipped(what, ", ".join(reasons))] if reasons else measure()
 
 
 def tpufleet(project: Project, *words: str) -> Callable[[], float]:

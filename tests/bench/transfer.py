@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.bench.measure import Row, in_turn, ratios, timed
 from tests.bench.rig import openssh_config, rehearsal
 from tests.project import Project
+from tpufleet.ssh.handshake import CIPHERS
 
 JOBS = '  save: {command: [python3, save.py, "{seed}"], grid: {seed: [0, 1, 2, 3, 4, 5, 6, 7]}}\n'
 RUNS = 8
@@ -38,13 +39,15 @@ def run(place: Path) -> list[Row]:
 def _compare(project: Project, copies: Path) -> list[Row]:
     config = openssh_config(project)
     sources = _sources(project)
+    scp = ["scp", "-q", "-F", str(config)]
     seconds = in_turn(
         5,
         {
             "collect": lambda: _collect(project),
             "again": lambda: timed(lambda: _brings(project, 0)),
             "status": lambda: timed(lambda: project.run("status")),
-            "scp": lambda: _copy(["scp", "-q", "-F", str(config), "-r"], sources, copies),
+            "scp": lambda: _copy([*scp, "-r"], sources, copies),
+            "scp, same cipher": lambda: _copy([*scp, "-c", CIPHERS[0], "-r"], sources, copies),
         },
     )
     size = f"{RUNS} × {MB} MB from 2 hosts"
@@ -54,9 +57,10 @@ def _compare(project: Project, copies: Path) -> list[Row]:
             f"collect, {size}",
             "scp -r, both hosts at once",
             ratios(seconds["collect"], seconds["scp"]),
-            "every file of a checkpoint is compared with its manifest's sha256, on the host and at home; scp's are not",
+            "collect compares every file with its sha256, on the host and at home; scp compares nothing",
         ),
         Row("collect less a status", "scp -r, both hosts at once", ratios(beyond, seconds["scp"])),
+        Row("collect less a status", f"the same with {CIPHERS[0]}", ratios(beyond, seconds["scp, same cipher"])),
         Row("collect again, nothing new", "the first collect", ratios(seconds["again"], seconds["collect"])),
     ]
 

@@ -9,6 +9,7 @@ from tpufleet.cli.output import Output
 from tpufleet.cli.render import PLAN_COLUMNS, plan_fields, plan_rows
 from tpufleet.errors import Conflict
 from tpufleet.model import DeleteNode, Plan, Snapshot
+from tpufleet.text import counted
 
 
 def create(context: typer.Context, yes: Yes = False, dry_run: DryRun = False) -> None:
@@ -39,7 +40,9 @@ def create(context: typer.Context, yes: Yes = False, dry_run: DryRun = False) ->
     views, commit = created.views, code.commit if code else None
     nodes, chips = len({view.host.node for view in views}), sum(len(view.chips) for view in views)
     end = "" if created.changed else "; nothing to do"
-    this.out.line(f"{fleet.spec.fleet}: {nodes} nodes, {len(views)} hosts, {chips} chips ready{end}")
+    this.out.line(
+        f"{fleet.spec.fleet}: {counted(nodes, 'node')}, {counted(len(views), 'host')}, {counted(chips, 'chip')} ready{end}"
+    )
     this.out.data(
         fleet=fleet.spec.fleet,
         dry_run=False,

@@ -13,7 +13,7 @@ from tpufleet.cli.render import RUN_COLUMNS, metric_words, run_rows, state_words
 from tpufleet.cli.session import Session
 from tpufleet.errors import RunFailed
 from tpufleet.restart import FINAL_STATES
-from tpufleet.text import clean
+from tpufleet.text import clean, counted
 
 if TYPE_CHECKING:
     from tpufleet.ops.fleet import Fleet
@@ -101,13 +101,19 @@ class _Lines:
 
 
 def summary(states: Sequence[Mapping[str, Any]]) -> str:
-    """`8 runs: 8 running; steps 300 to 420; test_loss 2.31 to 2.62`."""
+    """`8 runs: 8 running; step 300 to 420; test_loss 2.31 to 2.62`."""
     counts = Counter(str(state["state"]) for state in states)
-    parts = [f"{len(states)} runs: " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))]
+    parts = [
+        f"{counted(len(states), 'run')}: " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    ]
     steps = [int(state["step"]) for state in states if isinstance(state.get("step"), int)]
     if steps:
-        parts.append(f"steps {min(steps)} to {max(steps)}")
+        parts.append(f"step {_span(min(steps), max(steps))}")
     losses = [float(state["metrics"]["test_loss"]) for state in states if "test_loss" in (state.get("metrics") or {})]
     if losses:
-        parts.append(f"test_loss {min(losses):.3g} to {max(losses):.3g}")
+        parts.append(f"test_loss {_span(f'{min(losses):.3g}', f'{max(losses):.3g}')}")
     return "; ".join(parts)
+
+
+def _span(low: object, high: object) -> str:
+    return str(low) if low == high else f"{low} to {high}"

@@ -8,6 +8,7 @@ import typer
 
 from tpufleet.cli.arguments import session
 from tpufleet.cli.render import RUN_COLUMNS, run_rows
+from tpufleet.text import natural
 
 
 def runs(
@@ -27,7 +28,11 @@ def runs(
         views = observe(fleet).hosts
     home = {run["id"]: run for run in read_runs(fleet.paths.artifacts / "runs.json")}
     known = home | {run: dict(item.state) for run, item in located(views).items()}
-    chosen = [state for _, state in sorted(known.items()) if job is None or state.get("job") == job]
+    chosen = [
+        state
+        for _, state in sorted(known.items(), key=lambda item: natural(item[0]))
+        if job is None or state.get("job") == job
+    ]
     for view in views:
         if view.error:
             this.out.note(f"{view.host.name}: {view.error}; its runs are shown as they were last collected")

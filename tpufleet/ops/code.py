@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -57,6 +58,8 @@ def resolve(spec: CodeSpec, directory: Path) -> Code:
 
 def sync(fleet: Fleet, hosts: Sequence[Host], code: Code) -> tuple[Outcome[Host, Synced], ...]:
     """Bring every host to `code.commit` and its set-up, side by side; a bundle is made once, if a host needs it."""
+    for left in fleet.paths.state.glob("bundle-*"):  # of a command that was killed; ours holds the fleet's lock
+        shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=fleet.paths.ensure_state(), prefix="bundle-") as aside:
         bundle = _Bundle(code, Path(aside))
         return tuple(gather(hosts, lambda host: _sync_host(fleet, host, code, bundle)))

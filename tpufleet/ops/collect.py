@@ -18,7 +18,7 @@ from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import RunHome, Wanted, read_runs, write_json
 from tpufleet.ssh.fanout import gather
 from tpufleet.ssh.port import Stream
-from tpufleet.text import size
+from tpufleet.text import counted, natural, size
 
 CHUNK = 1 << 20
 SCHEMA = 1
@@ -71,7 +71,7 @@ def collect(
 
 def write_runs(fleet: Fleet, states: Sequence[dict[str, Any]]) -> None:
     fleet.paths.artifacts.mkdir(parents=True, exist_ok=True)
-    ordered = sorted(states, key=lambda state: str(state["id"]))
+    ordered = sorted(states, key=lambda state: natural(str(state["id"])))
     write_json(fleet.paths.artifacts / "runs.json", {"schema": SCHEMA, "fleet": fleet.spec.fleet, "runs": ordered})
 
 
@@ -177,8 +177,8 @@ def _header(stream: Stream, item: Wanted) -> dict[str, Any]:
 def summary(collected: Collected) -> str:
     """One line for a person."""
     if not collected.files:
-        return f"{collected.runs} runs: nothing new"
+        return f"{counted(collected.runs, 'run')}: nothing new"
     return (
-        f"{collected.runs} runs: {collected.files} files ({size(collected.bytes)}) came home, "
-        f"{collected.checkpoints} new checkpoints"
+        f"{counted(collected.runs, 'run')}: {counted(collected.files, 'file')} ({size(collected.bytes)}) came home, "
+        f"{counted(collected.checkpoints, 'new checkpoint')}"
     )

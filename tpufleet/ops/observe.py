@@ -11,6 +11,7 @@ from tpufleet.names import HostName
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ssh.agent import Bare
 from tpufleet.ssh.fanout import gather
+from tpufleet.text import natural
 
 
 def observe(fleet: Fleet) -> Snapshot:
@@ -28,7 +29,7 @@ def list_nodes(spec: Spec, cloud: Cloud) -> tuple[Node, ...]:
     """The nodes that bear the fleet's label in all zones of the file: found without local state."""
     found = gather(spec.cloud.zones, cloud.nodes)
     nodes = [node for outcome in found for node in outcome.unwrap() if is_ours(spec, node)]
-    return tuple(sorted(nodes, key=lambda node: (len(node.name), node.name)))
+    return tuple(sorted(nodes, key=lambda node: natural(node.name)))
 
 
 def is_ours(spec: Spec, node: Node) -> bool:
