@@ -39,10 +39,8 @@ def create(context: typer.Context, yes: Yes = False, dry_run: DryRun = False) ->
         created = operation.create(fleet, plan, code, ensure_key(fleet.paths.key))
     views, commit = created.views, code.commit if code else None
     nodes, chips = len({view.host.node for view in views}), sum(len(view.chips) for view in views)
-    end = "" if created.changed else "; nothing to do"
-    this.out.line(
-        f"{fleet.spec.fleet}: {counted(nodes, 'node')}, {counted(len(views), 'host')}, {counted(chips, 'chip')} ready{end}"
-    )
+    there = ", ".join((counted(nodes, "node"), counted(len(views), "host"), counted(chips, "chip")))
+    this.out.line(f"{fleet.spec.fleet}: {there} ready" + ("" if created.changed else "; nothing to do"))
     this.out.data(
         fleet=fleet.spec.fleet,
         dry_run=False,

@@ -103,9 +103,8 @@ class _Lines:
 def summary(states: Sequence[Mapping[str, Any]]) -> str:
     """`8 runs: 8 running; step 300 to 420; test_loss 2.31 to 2.62`."""
     counts = Counter(str(state["state"]) for state in states)
-    parts = [
-        f"{counted(len(states), 'run')}: " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-    ]
+    by_state = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    parts = [f"{counted(len(states), 'run')}: {by_state}"]
     steps = [int(state["step"]) for state in states if isinstance(state.get("step"), int)]
     if steps:
         parts.append(f"step {_span(min(steps), max(steps))}")

@@ -28,11 +28,8 @@ def runs(
         views = observe(fleet).hosts
     home = {run["id"]: run for run in read_runs(fleet.paths.artifacts / "runs.json")}
     known = home | {run: dict(item.state) for run, item in located(views).items()}
-    chosen = [
-        state
-        for _, state in sorted(known.items(), key=lambda item: natural(item[0]))
-        if job is None or state.get("job") == job
-    ]
+    ordered = [known[run] for run in sorted(known, key=natural)]
+    chosen = [state for state in ordered if job is None or state.get("job") == job]
     for view in views:
         if view.error:
             this.out.note(f"{view.host.name}: {view.error}; its runs are shown as they were last collected")
