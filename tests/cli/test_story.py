@@ -53,7 +53,13 @@ def test_from_create_to_the_proof_that_all_is_gone(tmp_path: Path) -> None:
         proof = project.json("delete", "--yes")
         assert proof["proof"] == [{"zone": "us-central1-b", "nodes": 0, "queued_resources": 0}]
         assert "nothing to do" in project.run("delete", "--yes").stdout
-        assert "nothing to do" in project.run("run", "job", ok=False).stdout or project.json("status")["nodes"] == []
+
+        project.run("create")
+        again = project.run("run", "job", "--grid", "seed=0,1,2,3,4,5,6,7", "--follow")
+        assert "done already: 8" in again.stdout, "what is home is done, also on a new fleet"
+        project.run("emulator", "stop")
+        assert project.run("runs").stdout.count("done") == 8
+        assert "chip" in project.run("logs", "job-seed0").stdout
     finally:
         project.stop()
 

@@ -25,24 +25,31 @@ SILENT_LIMIT_S = 120.0
 States = Mapping[str, Mapping[str, Any]]
 
 
-def follow(this: Session, runs: Sequence[str]) -> None:
-    """Watch `runs` until all have ended. Ctrl-C ends the watching, not the runs. Raises RunFailed if one failed."""
+def follow(this: Session, runs: Sequence[str], known: States) -> States:
+    """Watch `runs`, of which `known` is known, until all have ended; returns how they ended.
+
+    Ctrl-C ends the watching, not the runs.
+    """
     with this.fleet("follow") as fleet, _picture(this.out, runs) as show:
-        states = _watch(fleet, runs, show)
-    failed = [run for run in runs if states[run]["state"] == "failed"]
+        return _watch(fleet, runs, known, show)
+
+
+def raise_for_failed(states: States) -> None:
+    """RunFailed if one of the runs failed, with the first few of them."""
+    failed = [run for run, state in states.items() if state["state"] == "failed"]
     if failed:
         said = ", ".join(f"{run} ({state_words(states[run])})" for run in failed[:3])
-        raise RunFailed(f"{len(failed)} of {len(runs)} runs failed: {said}", hint=f"tpufleet logs {failed[0]}")
+        raise RunFailed(f"{len(failed)} of {len(states)} runs failed: {said}", hint=f"tpufleet logs {failed[0]}")
 
 
-def _watch(fleet: Fleet, runs: Sequence[str], show: Callable[[States], None]) -> States:
+def _watch(fleet: Fleet, runs: Sequence[str], known: States, show: Callable[[States], None]) -> States:
     """One probe per host and look; a host that is silent for a while is waited for."""
     from tpufleet.errors import Unreachable
     from tpufleet.ops.observe import find_nodes, hosts_of, probe
     from tpufleet.ops.runs import located
 
     hosts = hosts_of(fleet, find_nodes(fleet))
-    states: dict[str, Mapping[str, Any]] = {}
+    states = dict(known)
     heard = time.monotonic()
     while True:
         views = probe(fleet, hosts)

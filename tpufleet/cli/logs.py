@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Annotated
@@ -11,7 +12,7 @@ import typer
 
 from tpufleet.cli.arguments import session
 from tpufleet.cli.session import Session
-from tpufleet.errors import UsageError
+from tpufleet.errors import CloudUnreachable, UsageError
 from tpufleet.names import RunId
 from tpufleet.text import clean
 
@@ -46,19 +47,33 @@ def _bytes(this: Session, run: str, *, offset: int, follow: bool) -> Iterator[by
     from tpufleet.ops.observe import observe
     from tpufleet.ops.runs import find, located, read_log
 
-    with this.fleet("logs") as fleet:
-        views = observe(fleet).hosts
+    copy = _collected(this, run)
+    with contextlib.ExitStack() as stack:
+        try:
+            fleet = stack.enter_context(this.fleet("logs"))
+            views = observe(fleet).hosts
+        except CloudUnreachable:
+            if copy is None:
+                raise
+            yield copy[offset:] if offset else copy
+            return
         there = located(views)
-        home = fleet.paths.runs / run / "log.txt" if RunId.pattern.fullmatch(run) else None
-        if run not in there and home and home.is_file():
+        if run not in there and copy is not None:
             this.out.note(f"no host knows {run} (any more); this is what was collected")
-            data = home.read_bytes()
-            yield data[offset:] if offset else data
+            yield copy[offset:] if offset else copy
             return
         chosen = find([run], there, views)
         if len(chosen) > 1:
             raise UsageError(f"job {run} has {len(chosen)} runs", hint=f"name one, such as {chosen[0]}")
         yield from read_log(fleet, there[chosen[0]], offset=offset, follow=follow)
+
+
+def _collected(this: Session, run: str) -> bytes | None:
+    """The log as it came home, if it did."""
+    if not RunId.pattern.fullmatch(run):
+        return None
+    log = this.paths(this.spec()).runs / run / "log.txt"
+    return log.read_bytes() if log.is_file() else None
 
 
 def _text(chunks: Iterable[bytes]) -> Iterator[str]:

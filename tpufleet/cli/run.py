@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,14 +43,17 @@ def run(
     request = Request(job, settings(set_ or ()), axes(grid or ()), environment(env or ()), restart)
     with this.fleet("run") as fleet, this.changing(fleet):
         started = start(fleet, request, dry_run=dry_run)
-    _show(this.out, started, dry_run=dry_run, table=not follow)
-    if follow and not dry_run:
-        from tpufleet.cli.follow import follow as watch
+    if not follow or dry_run:
+        _show(this.out, started, dry_run=dry_run)
+        return
+    from tpufleet.cli.follow import follow as watch, raise_for_failed
 
-        watch(this, [spec.id for spec in started.runs])
+    ended = watch(this, [spec.id for spec in started.runs], started.states)
+    _show(this.out, replace(started, states=ended), dry_run=False, table=False)
+    raise_for_failed(ended)
 
 
-def _show(out: Output, started: Started, *, dry_run: bool, table: bool) -> None:
+def _show(out: Output, started: Started, *, dry_run: bool, table: bool = True) -> None:
     plan = started.launch
     if dry_run:
         out.table(

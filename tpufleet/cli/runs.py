@@ -8,6 +8,7 @@ import typer
 
 from tpufleet.cli.arguments import session
 from tpufleet.cli.render import RUN_COLUMNS, run_rows
+from tpufleet.errors import CloudUnreachable
 from tpufleet.text import natural
 
 
@@ -24,9 +25,16 @@ def runs(
     from tpufleet.ops.runs import located
 
     this = session(context)
-    with this.fleet("runs") as fleet:
-        views = observe(fleet).hosts
-    home = {run["id"]: run for run in read_runs(fleet.paths.artifacts / "runs.json")}
+    spec = this.spec()
+    home = {run["id"]: run for run in read_runs(this.paths(spec).artifacts / "runs.json")}
+    try:
+        with this.fleet("runs") as fleet:
+            views = observe(fleet).hosts
+    except CloudUnreachable as error:
+        if not home:
+            raise
+        this.out.note(f"{error.message}: these are the runs as they were last collected")
+        views = ()
     known = home | {run: dict(item.state) for run, item in located(views).items()}
     ordered = [known[run] for run in sorted(known, key=natural)]
     chosen = [state for state in ordered if job is None or state.get("job") == job]
@@ -37,4 +45,4 @@ def runs(
         this.out.table(RUN_COLUMNS, run_rows(chosen), numbers=("step",))
     else:
         this.out.line("no runs yet; tpufleet run JOB")
-    this.out.data(fleet=fleet.spec.fleet, runs=chosen)
+    this.out.data(fleet=spec.fleet, runs=chosen)

@@ -10,7 +10,6 @@ from typing import Any
 from tpufleet.errors import HostError, NotFound, UsageError
 from tpufleet.model import Code, Host, HostView, RunSpec
 from tpufleet.ops.fleet import Fleet, values_or_raise
-from tpufleet.ops.home import read_runs
 from tpufleet.placement import Room, place
 from tpufleet.restart import State
 from tpufleet.ssh.fanout import gather
@@ -49,13 +48,19 @@ def located(views: Sequence[HostView]) -> dict[str, Located]:
     return found
 
 
-def plan_launch(fleet: Fleet, runs: Sequence[RunSpec], views: Sequence[HostView], *, restart: bool = False) -> Launch:
+def plan_launch(
+    fleet: Fleet,
+    runs: Sequence[RunSpec],
+    views: Sequence[HostView],
+    home: Mapping[str, Mapping[str, Any]],
+    *,
+    restart: bool = False,
+) -> Launch:
     """Decide what to start and where; nothing is touched.
 
-    A run that was sent to a host which can't be heard is left alone: it may well be running there. One that is home
-    as done is done, also when the fleet that did it is gone.
+    A run that was sent to a host which can't be heard is left alone: it may well be running there. One that is at
+    `home` as done is done, also when the fleet that did it is gone.
     """
-    home = {run["id"] for run in read_runs(fleet.paths.artifacts / "runs.json") if run.get("state") == State.DONE}
     there = located(views)
     unheard = {view.host.identity for view in views if view.error}
     sent = fleet.journal.placements()
@@ -67,7 +72,7 @@ def plan_launch(fleet: Fleet, runs: Sequence[RunSpec], views: Sequence[HostView]
         known = there.get(run.id)
         if known and known.state["state"] in ACTIVE:
             active.append(run.id)
-        elif not restart and (known.state["state"] == State.DONE if known else run.id in home):
+        elif not restart and _state(known.state if known else home.get(run.id)) == State.DONE:
             done.append(run.id)
         elif not known and run.id in sent and sent[run.id].identity in unheard:
             unknown.append(run.id)
@@ -147,6 +152,10 @@ def read_log(fleet: Fleet, run: Located, *, offset: int, follow: bool) -> Iterat
     with fleet.agent(run.host).open("log", ask) as stream:
         while chunk := stream.read(65536):
             yield chunk
+
+
+def _state(run: Mapping[str, Any] | None) -> object:
+    return run["state"] if run else None
 
 
 def _room(view: HostView) -> Room:

@@ -13,6 +13,7 @@ from tpufleet.names import ParamName
 from tpufleet.ops.code import resolve
 from tpufleet.ops.create import bring_code
 from tpufleet.ops.fleet import Fleet
+from tpufleet.ops.home import read_runs
 from tpufleet.ops.observe import observe
 from tpufleet.ops.runs import Launch, launch, located, plan_launch
 from tpufleet.sweep import expand
@@ -44,8 +45,9 @@ def start(fleet: Fleet, request: Request, *, dry_run: bool) -> Started:
     runs, secrets = _wanted(fleet, request)
     code = _code(fleet)
     views = _heard(fleet)
-    plan = plan_launch(fleet, runs, views, restart=request.restart)
-    states = {run: item.state for run, item in located(views).items()}
+    home: dict[str, Mapping[str, Any]] = {run["id"]: run for run in read_runs(fleet.paths.artifacts / "runs.json")}
+    plan = plan_launch(fleet, runs, views, home, restart=request.restart)
+    states = home | {run: item.state for run, item in located(views).items()}
     if plan.placed and not dry_run:
         hosts = {str(view.host.name): view.host for view in views}
         bring_code(fleet, [hosts[name] for name in sorted(set(plan.placed.values()))], code)
