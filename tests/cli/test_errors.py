@@ -149,6 +149,13 @@ def test_a_host_that_is_down_does_not_hold_up_the_others(tmp_path: Path) -> None
         project.stop()
 
 
+def test_a_node_that_cannot_be_had_does_not_keep_the_others_from_being_used(project: Project) -> None:
+    file = project.directory / "tpufleet.yaml"
+    file.write_text(file.read_text().replace("nodes:\n", "nodes:\n  - {name: big, accelerator: v3-32}\n"))
+    said(project.run("create", ok=False), 6, "big-0", "cloud.zones")
+    assert {run["state"] for run in project.json("run", "job", "--follow")["runs"]} == {"done"}
+
+
 def test_no_host_at_all(project: Project) -> None:
     project.run("emulator", "start")
     said(project.run("run", "job", ok=False), 2, "no host", "tpufleet create")

@@ -50,10 +50,13 @@ def test_deleting_one_node_leaves_the_processes_of_another(shared: Rig, name: st
     assert is_alive(pid)
 
 
-def test_read_only_directories_do_not_survive_a_delete(shared: Rig, name: str) -> None:
+def test_read_only_directories_do_not_survive_a_delete(shared: Rig, name: str, tmp_path: Path) -> None:
     shell = Shell(shared.config(shared.create(name)))
-    shell.output("mkdir -p a/b && touch a/b/f && chmod 0500 a/b a && chmod 0000 a/b")
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o750)
+    shell.output(f"mkdir -p a/b/c && touch a/b/c/f && ln -s {outside} a/link && chmod 0500 a/b/c a && chmod 0000 a/b")
     shared.delete(name)
+    assert outside.stat().st_mode & 0o777 == 0o750
     until(lambda: not list(shared.root("x").parent.parent.glob(".gone-*")), "nothing is left over")
 
 

@@ -35,6 +35,7 @@ TEXTS: tuple[tuple[str, type[CloudError], str], ...] = (
         PermissionDenied,
         "use a zone that was granted to the project",
     ),
+    (r"was not found in zone", NotFound, "name zones that have this type: cloud.zones in the fleet file"),
     (
         r"update is not supported while in state PREEMPTED",
         Conflict,

@@ -19,7 +19,7 @@ GOOGLE = """\
 cloud:
   provider: gcp             # emulator instead: a rehearsal on this machine, without cost
   project: {project}
-  zones: [{zone}]  # tried in this order
+  zones: [{zone}]  # nodes are made in the first
 """
 
 TEMPLATE = """\

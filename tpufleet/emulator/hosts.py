@@ -165,7 +165,10 @@ class ProcessHost:
         gone = self.place.directory.with_name(f".gone-{uuid.uuid4()}")
         with contextlib.suppress(FileNotFoundError):
             self.place.directory.rename(gone)
-        await asyncio.to_thread(remove_tree, gone)
+        try:
+            await asyncio.to_thread(remove_tree, gone)
+        except OSError as error:  # the next start of the daemon tries again; the host is gone all the same
+            log.warning("%s is not removed: %s", gone, error)
 
     def home(self, user: str) -> Path:
         home = self.root / "home" / user
@@ -213,6 +216,9 @@ def remove_tree(directory: Path) -> None:
     if not directory.is_dir() or directory.is_symlink():
         directory.unlink(missing_ok=True)
         return
-    for parent, _, _ in os.walk(directory):
-        os.chmod(parent, 0o700)  # noqa: PTH101 - os.walk gives strings
+    directory.chmod(0o700)
+    for parent, names, _ in os.walk(directory):
+        for below in (Path(parent, name) for name in names):
+            if not below.is_symlink():
+                below.chmod(0o700)
     shutil.rmtree(directory)

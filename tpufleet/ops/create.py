@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tpufleet.errors import CloudError, PartialFailure
 from tpufleet.model import Code, Host, HostView, Plan, Spec
 from tpufleet.ops.apply import apply
 from tpufleet.ops.code import Synced, resolve, sync
@@ -28,13 +29,26 @@ def resolve_code(spec: Spec, directory: Path) -> Code | None:
 
 
 def create(fleet: Fleet, plan: Plan, code: Code | None, key_line: str) -> Created:
-    """Carry out the plan, then make every host ready and bring it to the commit."""
-    apply(fleet, plan, key_line)
+    """Carry out the plan, then make every host ready and bring it to the commit.
+
+    Nodes that can't be had don't keep the others from being used: their error is raised at the end.
+    """
+    failed = _failure_of(lambda: apply(fleet, plan, key_line))
     hosts = hosts_of(fleet, find_nodes(fleet))
     views = prepare(fleet, hosts)
     synced = bring_code(fleet, hosts, code) if code else ()
     changed = bool(plan.actions) or any(item.fetched or item.setup == "ran" for item in synced)
+    if failed:
+        raise failed
     return Created(views, changed)
+
+
+def _failure_of(work: Callable[[], None]) -> CloudError | PartialFailure | None:
+    try:
+        work()
+    except (CloudError, PartialFailure) as error:
+        return error
+    return None
 
 
 def bring_code(fleet: Fleet, hosts: Sequence[Host], code: Code) -> tuple[Synced, ...]:
