@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from pathlib import Path
 
-from tpufleet.errors import TpufleetError, UsageError
+from tpufleet.errors import StateError, TpufleetError, UsageError
 
 
 def main() -> None:
@@ -20,24 +22,43 @@ def run(words: list[str]) -> int:
     from tpufleet.cli.app import app
     from tpufleet.cli.arguments import hoisted
 
-    ours = words[: words.index("--")] if "--" in words else words
+    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    _give_missing_streams()
     try:
         result = app(args=hoisted(words), prog_name="tpufleet", standalone_mode=False)
+        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except TpufleetError as error:
-        return _failed(error, as_json="--json" in ours)
+        return _failed(error, as_json=as_json)
     except TyperException as error:
-        return _failed(UsageError(error.format_message(), hint="tpufleet --help"), as_json="--json" in ours)
+        return _failed(UsageError(error.format_message(), hint="tpufleet --help"), as_json=as_json)
     except KeyboardInterrupt:
         print("\ninterrupted; run the same command again to go on", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # the reader (head, less) has seen enough; Python must not complain while it closes stdout
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _stop_writing()  # the reader (head, less) has seen enough
         return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+            raise
+        _stop_writing()
+        where = error.filename or "the output"
+        return _failed(StateError(f"{where} can't be written: {error.strerror}", hint="make room, then again"))
 
 
-def _failed(error: TpufleetError, *, as_json: bool) -> int:
+def _give_missing_streams() -> None:
+    """A command whose stdout or stderr was closed by its caller (`>&-`) has nobody to tell, and works all the same."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 (open as long as the process)
+
+
+def _stop_writing() -> None:
+    """Python must not fail once more when it closes a stdout that can't be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _failed(error: TpufleetError, *, as_json: bool = False) -> int:
     from tpufleet.cli.output import error_fields
     from tpufleet.text import clean
 

@@ -50,6 +50,12 @@ class Accelerator:
         return self.generation.runtime
 
     @property
+    def zones(self) -> tuple[str, ...]:
+        """Where Google offers the type, by a cached copy of its list: data, not truth."""
+        name = self.generation.name
+        return SLICE_ZONES[name] if self.hosts > 1 and name in SLICE_ZONES else ZONES[name]
+
+    @property
     def device_prefix(self) -> str:
         """`/dev/accel` or `/dev/vfio/`; a chip's index follows."""
         return self.generation.device_prefix
@@ -65,6 +71,17 @@ GENERATIONS = (
     Generation("v5p", "v5p-", 2, "v2-alpha-tpuv5", "/dev/vfio/", 95, (4,), 4.20, 1.68),
     Generation("v6e", "v6e-", 1, "v2-alpha-tpuv6e", "/dev/vfio/", 32, (1, 4, 8), 2.70, 1.22),
 )
+
+# Source: Cloud TPU's page of regions and zones. Slices of v2 and v3 are offered elsewhere than single hosts.
+ZONES = {
+    "v2": ("us-central1-b", "us-central1-c", "europe-west4-a"),
+    "v3": ("us-central1-a", "us-central1-b", "europe-west4-a"),
+    "v4": ("us-central2-b",),
+    "v5e": ("us-central1-a", "us-south1-a", "us-west1-c", "us-west4-a", "europe-west4-b"),
+    "v5p": ("us-central1-a", "us-east5-a"),
+    "v6e": ("us-central1-b", "us-east1-d", "us-east5-a", "us-east5-b", "europe-west4-a"),
+}
+SLICE_ZONES = {"v2": ("us-central1-a",), "v3": ("europe-west4-a", "us-east1-d")}
 
 # Slice shapes by number of chips; v4 and v5p slices are three-dimensional.
 FLAT = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}

@@ -162,6 +162,7 @@ class HostView:
     probe: Mapping[str, Any] | None = None
     error: str | None = None
     bare: bool = False
+    impostor: bool = False  # another machine answers than the one that was made
 
     @property
     def chips(self) -> tuple[Mapping[str, Any], ...]:

@@ -59,8 +59,12 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Replace `path` by `data` so that a reader, or a crash, sees the old content or the new one, never a part."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise

@@ -19,7 +19,7 @@ from tpufleet.model import (
     Spec,
     StartNode,
 )
-from tpufleet.names import NodeName
+from tpufleet.names import NodeName, Zone
 
 # Cloud TPU ends these states by itself.
 PASSING_STATES = frozenset(
@@ -30,6 +30,12 @@ PASSING_STATES = frozenset(
 def wanted_nodes(spec: Spec) -> dict[NodeName, NodePool]:
     """Every node of the file, by name: `tpu-0`, `tpu-1`, …"""
     return {NodeName(f"{pool.name}-{index}"): pool for pool in spec.nodes for index in range(pool.count)}
+
+
+def zone_for(pool: NodePool, spec: Spec) -> Zone:
+    """The first zone of the file that is known to have the type; else the first, since the table may be old."""
+    zones = spec.cloud.zones
+    return next((zone for zone in zones if zone in pool.type.zones), zones[0])
 
 
 def plan_create(spec: Spec, snapshot: Snapshot) -> Plan:
@@ -63,12 +69,12 @@ def plan_delete(snapshot: Snapshot, only: Collection[str] = ()) -> Plan:
 
 def _towards_ready(name: NodeName, pool: NodePool, node: Node | None, spec: Spec) -> Iterator[Action]:
     if node is None:
-        yield CreateNode(name, spec.cloud.zones[0], pool)
+        yield CreateNode(name, zone_for(pool, spec), pool)
     elif node.state in GONE_STATES or node.state is NodeState.DELETING:
         # A preempted node never comes back, and a name that is still DELETING can't be created on: both are
         # deleted (again: harmless), awaited absent, then made anew.
         yield DeleteNode(name, node.zone, node.state.value.lower())
-        yield CreateNode(name, spec.cloud.zones[0], pool)
+        yield CreateNode(name, zone_for(pool, spec), pool)
     elif node.state in (NodeState.STOPPED, NodeState.STOPPING):
         yield StartNode(name, node.zone)
     elif node.state in PASSING_STATES:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -152,6 +155,7 @@ def test_a_host_that_is_down_does_not_hold_up_the_others(tmp_path: Path) -> None
 def test_a_node_that_cannot_be_had_does_not_keep_the_others_from_being_used(project: Project) -> None:
     file = project.directory / "tpufleet.yaml"
     file.write_text(file.read_text().replace("nodes:\n", "nodes:\n  - {name: big, accelerator: v3-32}\n"))
+    file.write_text(file.read_text().replace("provider: emulator,", "provider: emulator, zones: [us-central1-b],"))
     said(project.run("create", ok=False), 6, "big-0", "cloud.zones")
     assert {run["state"] for run in project.json("run", "job", "--follow")["runs"]} == {"done"}
 
@@ -174,6 +178,43 @@ def test_a_secret_that_is_not_set(tmp_path: Path) -> None:
         said(project.run("run", "job", ok=False), 2, "WANDB_API_KEY")
     finally:
         project.stop()
+
+
+@pytest.mark.parametrize("redirection", ["> /dev/full", ">&-", "2>&-", "| true"])
+def test_an_answer_that_cannot_be_written(project: Project, redirection: str) -> None:
+    project.run("emulator", "start")
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m tpufleet status {redirection}', sys.executable],
+        cwd=project.directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert done.returncode == (8 if "full" in redirection else 0)
+
+
+def test_git_that_is_missing_is_said(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    project.env["PATH"] = str(tmp_path / "empty")
+    try:
+        said(project.run("create", ok=False), 2, "git is not installed")
+    finally:
+        del project.env["PATH"]
+
+
+def test_a_host_with_another_key_stops_a_run(fleet: Project) -> None:
+    pins = fleet.directory / ".tpufleet" / "hostkeys.json"
+    text = pins.read_text()
+    keys = json.loads(text)
+    first, second = sorted(keys)[:2]
+    keys[first]["key"] = keys[second]["key"]
+    pins.write_text(json.dumps(keys))
+    try:
+        said(fleet.run("run", "one", ok=False), 5, "another machine answers")
+    finally:
+        pins.write_text(text)
 
 
 def test_a_broken_journal_is_said_and_may_be_deleted(project: Project) -> None:

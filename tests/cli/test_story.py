@@ -158,6 +158,21 @@ def test_ssh_config_can_be_printed_and_installed(fleet: Project, tmp_path: Path)
     assert installed.stat().st_mode & 0o777 == 0o600
 
 
+def test_the_rehearsal_cloud_follows_its_part_of_the_file_while_it_runs(fleet: Project) -> None:
+    tools = fleet.directory / "tools"
+    tools.mkdir()
+    (tools / "greet").write_text("#!/bin/sh\necho hello\n")
+    (tools / "greet").chmod(0o755)
+    file = fleet.directory / "tpufleet.yaml"
+    text = file.read_text()
+    file.write_text(text.replace("emulator: {", "emulator: {path: [tools], "))
+    try:
+        fleet.run("create")
+        assert fleet.run("exec", "--on", "tpu-0", "--", "greet").stdout == "hello\n"
+    finally:
+        file.write_text(text)
+
+
 def test_doctor_is_content_with_a_fleet_that_is_well(fleet: Project) -> None:
     report = fleet.json("doctor")
     assert report["ok"], report

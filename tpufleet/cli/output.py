@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
-from tpufleet.cli.render import MARKS
+from tpufleet.cli.render import MARKS, PLAIN_MARKS
 from tpufleet.errors import UsageError
 from tpufleet.model import Event
 from tpufleet.text import clean
@@ -90,7 +90,8 @@ class Output:
 
     def _plain_event(self, event: Event) -> None:
         if not self.quiet:
-            print(f"{MARKS[event.state]} {clean(event.subject)}: {clean(event.text)}", file=sys.stderr, flush=True)
+            marks = MARKS if "utf" in (sys.stderr.encoding or "").lower() else PLAIN_MARKS
+            print(f"{marks[event.state]} {clean(event.subject)}: {clean(event.text)}", file=sys.stderr, flush=True)
 
     def _console(self, file: Any) -> Any:
         from rich.console import Console

@@ -11,6 +11,7 @@ from tpufleet.model import AwaitNode, CreateNode, DeleteNode, HostView, Node, Pl
 from tpufleet.text import size
 
 MARKS = {"info": "·", "done": "✓", "failed": "✗"}  # by an event's state
+PLAIN_MARKS = {"info": "-", "done": "ok", "failed": "FAILED"}  # where the terminal can't show those
 PLAN_COLUMNS = ("action", "node", "type", "zone", "why")
 RUN_COLUMNS = ("run", "state", "chip", "step", "metrics")
 CHIP_COLUMNS = ("chip", "state", "what")

@@ -10,6 +10,7 @@ import typer
 from tpufleet.cli.arguments import DryRun, axes, environment, session, settings
 from tpufleet.cli.output import Output
 from tpufleet.cli.render import RUN_COLUMNS, run_rows
+from tpufleet.errors import PartialFailure
 
 if TYPE_CHECKING:
     from tpufleet.ops.start import Started
@@ -41,16 +42,27 @@ def run(
 
     this = session(context)
     request = Request(job, settings(set_ or ()), axes(grid or ()), environment(env or ()), restart)
-    with this.fleet("run") as fleet, this.changing(fleet):
+    with this.fleet("run", dry_run=dry_run) as fleet, this.changing(fleet):
         started = start(fleet, request, dry_run=dry_run)
     if not follow or dry_run:
         _show(this.out, started, dry_run=dry_run)
+        _raise_for_unknown(started)
         return
     from tpufleet.cli.follow import follow as watch, raise_for_failed
 
     ended = watch(this, [spec.id for spec in started.runs], started.states)
     _show(this.out, replace(started, states=ended), dry_run=False, table=False)
     raise_for_failed(ended)
+
+
+def _raise_for_unknown(started: Started) -> None:
+    """Runs that were sent to a host which can't be heard are neither started nor known to run."""
+    unknown = started.launch.unknown
+    if unknown:
+        raise PartialFailure(
+            f"{len(unknown)} of {len(started.runs)} runs are on hosts that can't be heard now, such as {unknown[0]}",
+            hint="tpufleet status, then the same command again",
+        )
 
 
 def _show(out: Output, started: Started, *, dry_run: bool, table: bool = True) -> None:

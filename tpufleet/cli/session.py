@@ -36,7 +36,7 @@ class Session:
         return LocalPaths(self.config.absolute(), spec.fleet)
 
     @contextlib.contextmanager
-    def fleet(self, command: str, *, start: bool = False) -> Generator[Fleet]:
+    def fleet(self, command: str, *, start: bool = False, dry_run: bool = False) -> Generator[Fleet]:
         """The fleet, connected; every connection is closed at the end. `start` starts the rehearsal cloud if needed."""
         from tpufleet.ops.fleet import Fleet
         from tpufleet.ssh.client import ParamikoDialer
@@ -55,7 +55,7 @@ class Session:
             trust = Trust(paths.pins)
             dialer = stack.enter_context(ParamikoDialer(spec.ssh.user, paths.key, trust))
             emit = stack.enter_context(self.out.progress())
-            yield Fleet(spec, paths, cloud, dialer, trust, journal, command, emit)
+            yield Fleet(spec, paths, cloud, dialer, trust, journal, command, emit, dry_run)
 
     def nodes(self, spec: Spec) -> tuple[Node, ...]:
         """The fleet's nodes, for a look that leaves no trace at home; a cloud that was never started has none."""

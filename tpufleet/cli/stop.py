@@ -26,7 +26,7 @@ def stop(
     from tpufleet.ops.runs import find, located, stop as end
 
     this = session(context)
-    with this.fleet("stop") as fleet, this.changing(fleet):
+    with this.fleet("stop", dry_run=dry_run) as fleet, this.changing(fleet):
         views = observe(fleet).hosts
         there = located(views)
         chosen = find(runs, there, views)

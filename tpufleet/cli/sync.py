@@ -19,7 +19,7 @@ def sync(context: typer.Context, on: On = "", dry_run: DryRun = False) -> None:
     from tpufleet.ops.selection import select
 
     this = session(context)
-    with this.fleet("sync") as fleet, this.changing(fleet):
+    with this.fleet("sync", dry_run=dry_run) as fleet, this.changing(fleet):
         if fleet.spec.code is None:
             raise UsageError("the fleet file names no repository", hint="add code.repo to it")
         code = resolve(fleet.spec.code, fleet.paths.directory)

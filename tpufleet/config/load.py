@@ -20,14 +20,13 @@ from tpufleet.config.checks import findings_about
 from tpufleet.config.marks import Document, Problem, Unreadable, parse
 from tpufleet.config.words import finding_from
 from tpufleet.errors import ConfigError
-from tpufleet.model import CloudSpec, Provider, Spec
+from tpufleet.model import CloudSpec, NodePool, Provider, Spec
 from tpufleet.names import ProjectId, Zone
 
 MAX_BYTES = 1024 * 1024
 MORE_SHOWN = 5
 EXAMPLE = "tpufleet init --config example.yaml writes a file that works"
 REHEARSAL_PROJECT = ProjectId("rehearsal")
-REHEARSAL_ZONES = (Zone("us-central1-b"),)
 
 
 def load(path: Path) -> Spec:
@@ -40,7 +39,7 @@ def load(path: Path) -> Spec:
     problems = [document.place(finding) for finding in findings_about(spec)]
     if problems:
         raise _refusal(path, problems)
-    return dataclasses.replace(spec, cloud=_with_defaults(spec.cloud))
+    return dataclasses.replace(spec, cloud=_with_defaults(spec.cloud, spec.nodes))
 
 
 def _text(path: Path) -> str:
@@ -93,10 +92,12 @@ def _adapter() -> TypeAdapter[tuple[Spec]]:
     return TypeAdapter(tuple[Spec], config=ConfigDict(extra="forbid", strict=True))
 
 
-def _with_defaults(cloud: CloudSpec) -> CloudSpec:
+def _with_defaults(cloud: CloudSpec, pools: Iterable[NodePool]) -> CloudSpec:
+    """The rehearsal cloud needs no project, and every type is somewhere by itself."""
     if cloud.provider is not Provider.EMULATOR:
         return cloud
-    return dataclasses.replace(cloud, project=cloud.project or REHEARSAL_PROJECT, zones=cloud.zones or REHEARSAL_ZONES)
+    zones = cloud.zones or tuple(dict.fromkeys(Zone(pool.type.zones[0]) for pool in pools))
+    return dataclasses.replace(cloud, project=cloud.project or REHEARSAL_PROJECT, zones=zones)
 
 
 def _refusal(path: Path, problems: Iterable[Problem]) -> ConfigError:

@@ -19,7 +19,7 @@ GOOGLE = """\
 cloud:
   provider: gcp             # emulator instead: a rehearsal on this machine, without cost
   project: {project}
-  zones: [{zone}]  # nodes are made in the first
+  zones: [{zone}]  # a node is made in the first that has its type
 """
 
 TEMPLATE = """\

@@ -70,7 +70,7 @@ class Api:
         self._cloud = keeper.cloud
 
     async def list_locations(self, request: Request) -> Json:
-        found = [_location(request.path_params["project"], zone) for zone in zones.ZONES]
+        found = [_location(request.path_params["project"], zone) for zone in zones.ALL_ZONES]
         return _page(request, found, "locations")
 
     async def get_location(self, request: Request) -> Json:

@@ -37,13 +37,14 @@ def start(
 ) -> Running:
     """The daemon of `directory`, started if it isn't running; returns when it serves.
 
-    `path` (directories first on the hosts' PATH) and `create_seconds` are for a daemon that is started; one that
-    runs keeps its own. Raises StateError with the daemon's own words when it doesn't come up.
+    `path` (directories first on the hosts' PATH) and `create_seconds` hold from now on, also for a daemon that runs
+    already. Raises StateError with the daemon's own words when it doesn't come up.
     """
     directory = directory.absolute()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _starting(directory):
         if found := running(directory):
+            _configure(found, path, create_seconds)
             return found
         options = [f"--path={one}" for one in path]
         if create_seconds is not None:
@@ -52,6 +53,23 @@ def start(
         if found := running(directory):
             return found
     raise StateError(f"the emulator in {directory} ended as soon as it was up")
+
+
+def _configure(daemon: Running, path: Sequence[Path], create_seconds: float | None) -> None:
+    """Tells a daemon that runs what the fleet file says by now."""
+    import urllib.request
+
+    settings: dict[str, object] = {"path": [str(one) for one in path]}
+    if create_seconds is not None:
+        settings["createSeconds"] = create_seconds
+    request = urllib.request.Request(  # noqa: S310 (our own daemon, on loopback)
+        f"{daemon.url}/emulator/settings", data=json.dumps(settings).encode(), method="PUT"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10):  # noqa: S310
+            pass
+    except OSError as error:
+        raise StateError(f"the emulator at {daemon.url} does not take its settings: {error}") from error
 
 
 def running(directory: Path) -> Running | None:

@@ -1,24 +1,12 @@
-"""What each zone offers: accelerator types and runtime versions.
-
-Source: Cloud TPU's list of regions and zones (a cached copy; data, not truth).
-"""
+"""What each zone offers: accelerator types and runtime versions."""
 
 from __future__ import annotations
 
-from tpufleet.accelerators import COMMON_TYPES, Accelerator, lookup
+from tpufleet.accelerators import COMMON_TYPES, SLICE_ZONES, ZONES, Accelerator, lookup
 from tpufleet.emulator.wire import ApiError, bad_request
 from tpufleet.errors import UsageError
 
-SMALL_V2 = ("us-central1-b", "us-central1-c", "europe-west4-a")
-SMALL_V3 = ("us-central1-a", "us-central1-b", "europe-west4-a")
-ZONES_OF = {
-    "v4": ("us-central2-b",),
-    "v5e": ("us-central1-a", "us-south1-a", "us-west1-c", "us-west4-a", "europe-west4-b"),
-    "v5p": ("us-central1-a", "us-east5-a"),
-    "v6e": ("us-central1-b", "us-east1-d", "us-east5-a", "us-east5-b", "europe-west4-a"),
-}
-PODS_OF = {"v2": ("us-central1-a",), "v3": ("europe-west4-a", "us-east1-d")}
-ZONES = tuple(sorted({*SMALL_V2, *SMALL_V3, *sum((*ZONES_OF.values(), *PODS_OF.values()), start=())}))
+ALL_ZONES = tuple(sorted(set(sum((*ZONES.values(), *SLICE_ZONES.values()), start=()))))
 
 TYPES = (*COMMON_TYPES, "v2-32", "v5litepod-16", "v6e-16")
 RUNTIMES = (
@@ -38,17 +26,8 @@ CONFIG_TYPES = {
 
 
 def check_zone(zone: str) -> None:
-    if zone not in ZONES:
+    if zone not in ALL_ZONES:
         raise ApiError("PERMISSION_DENIED", f"Location {zone} is not found or access is unauthorized.")
-
-
-def zones_of(accelerator: Accelerator) -> tuple[str, ...]:
-    generation = accelerator.generation.name
-    if generation == "v2":
-        return SMALL_V2 if accelerator.hosts == 1 else PODS_OF["v2"]
-    if generation == "v3":
-        return SMALL_V3 if accelerator.hosts == 1 else PODS_OF["v3"]
-    return ZONES_OF[generation]
 
 
 def accelerator_in(zone: str, name: str) -> Accelerator:
@@ -57,7 +36,7 @@ def accelerator_in(zone: str, name: str) -> Accelerator:
         accelerator = lookup(name)
     except UsageError as error:
         raise _not_in_zone(name, zone) from error
-    if zone not in zones_of(accelerator):
+    if zone not in accelerator.zones:
         raise _not_in_zone(name, zone)
     return accelerator
 
@@ -72,7 +51,7 @@ def name_of_config(kind: str | int, topology: str) -> str:
 
 
 def types_in(zone: str) -> list[str]:
-    return [name for name in TYPES if zone in zones_of(lookup(name))]
+    return [name for name in TYPES if zone in lookup(name).zones]
 
 
 def _not_in_zone(name: str, zone: str) -> ApiError:

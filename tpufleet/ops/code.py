@@ -100,6 +100,10 @@ def _sync_host(fleet: Fleet, host: Host, code: Code, bundle: _Bundle) -> Synced:
     return done
 
 
+class _GitSaidNo(CodeError):
+    """git ran and refused."""
+
+
 class _Bundle:
     """The bundle of a local commit, made by whoever needs it first."""
 
@@ -151,7 +155,7 @@ def _resolve_local(spec: CodeSpec, directory: Path) -> Code:
     ref = spec.ref or "HEAD"
     try:
         commit = _git(path, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
-    except CodeError as error:
+    except _GitSaidNo as error:
         inside = (path / ".git").exists() or (path / "HEAD").exists()
         raise CodeError(
             f"{path} has no commit {ref!r}" if inside else f"{path} is not a git repository",
@@ -187,7 +191,7 @@ def _git(directory: Path, *words: str, subject: str | None = None) -> str:
     except subprocess.CalledProcessError as error:
         lines = clean(error.stderr.decode(errors="replace"), keep_newlines=True).strip().splitlines()
         said = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
-        raise CodeError(
+        raise _GitSaidNo(
             f"{subject or directory} can't be read: {said or 'git failed'}",
             hint="check `code.repo` in the fleet file",
         ) from error

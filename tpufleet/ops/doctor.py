@@ -32,8 +32,8 @@ class Finding:
 def local_findings(spec: Spec, paths: LocalPaths) -> Iterator[Finding]:
     """What can be said without the cloud: programs, disk, the repository."""
     for program, use in (("git", "bring code to the hosts"), ("ssh", "open shells (tpufleet ssh)")):
-        where = shutil.which(program)
-        yield Finding(program, where is not None, _version(program) if where else f"missing; needed to {use}", program)
+        there = shutil.which(program) is not None
+        yield Finding(program, there, _version(program) if there else f"missing; needed to {use}", f"install {program}")
     free = shutil.disk_usage(paths.directory).free
     yield Finding("disk", free > LOW_DISK, f"{size(free)} free at home", "free some space, or move the fleet file")
     if spec.code is None:

@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 @dataclass
 class Fleet:
-    """`emit` is told what happens, from any thread, one event at a time."""
+    """`emit` is told what happens, from any thread, one event at a time. With `dry_run` no host is written to."""
 
     spec: Spec
     paths: LocalPaths
@@ -33,6 +33,7 @@ class Fleet:
     journal: Journal
     command: str
     emit: Callable[[Event], None]
+    dry_run: bool = False
     _speaking: threading.Lock = field(default_factory=threading.Lock)
 
     def say(self, subject: str, text: str, state: str = "info") -> None:
@@ -45,10 +46,11 @@ class Fleet:
         return Agent(self.dialer.connect(host), host)
 
 
-def pauses(first_s: float = 0.1, longest_s: float = 5.0, *, limit_s: float) -> Iterator[float]:
+def pauses(first_s: float = 0.1, longest_s: float = 2.0, *, limit_s: float) -> Iterator[float]:
     """Growing pauses between looks at something that can only be polled; ends when `limit_s` seconds are over.
 
     Yields the seconds passed so far, the first time at once, and sleeps between two looks.
+    The longest pause is what a person waits for nothing: a create is to be over 3 s after its slowest node.
     """
     start = time.monotonic()
     pause = first_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tpufleet.cloud.port import FLEET_LABEL, Cloud
-from tpufleet.errors import TpufleetError
+from tpufleet.errors import HostKeyMismatch, TpufleetError
 from tpufleet.model import Host, HostView, Node, NodeState, Snapshot, Spec
 from tpufleet.names import HostName
 from tpufleet.ops.fleet import Fleet
@@ -67,15 +67,17 @@ def trust(fleet: Fleet, hosts: Sequence[Host]) -> None:
 
 
 def probe(fleet: Fleet, hosts: Sequence[Host]) -> tuple[HostView, ...]:
-    """What each host says of itself, in order; nothing is put on a host for it."""
+    """What each host says of itself, in order. A host without this version's agent is given it first."""
     trust(fleet, hosts)
     return tuple(outcome.unwrap() for outcome in gather(hosts, lambda host: _view(fleet, host)))
 
 
 def _view(fleet: Fleet, host: Host) -> HostView:
     try:
-        return HostView(host, probe=fleet.agent(host).ask("probe", {}, ship=False))
+        return HostView(host, probe=fleet.agent(host).ask("probe", {}, ship=not fleet.dry_run))
     except Bare:
         return HostView(host, bare=True)
+    except HostKeyMismatch as error:
+        return HostView(host, error=error.message, impostor=True)
     except TpufleetError as error:
         return HostView(host, error=error.message)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tpufleet.errors import UsageError
+from tpufleet.errors import HostKeyMismatch, UsageError
 from tpufleet.model import Code, HostView, JobSpec, RunSpec, Scalar
 from tpufleet.names import ParamName
 from tpufleet.ops.code import resolve
@@ -87,6 +87,8 @@ def _heard(fleet: Fleet) -> tuple[HostView, ...]:
         silent = next((view.error for view in views if view.error), None)
         raise UsageError(f"no host of the fleet is ready{f': {silent}' if silent else ''}", hint="tpufleet create")
     for view in views:
+        if view.impostor:
+            raise HostKeyMismatch(str(view.error), where=view.host.name, hint="tpufleet doctor")
         if view.error:
             fleet.say(view.host.name, f"{view.error}: no run is sent there", "failed")
     return views
