@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
-from tpufleet.errors import StateError, TpufleetError, UsageError
+from tpufleet.errors import Interrupted, StateError, TpufleetError, UsageError
 
 
 def main() -> None:
@@ -17,23 +21,15 @@ def main() -> None:
 
 def run(words: list[str]) -> int:
     """Run one command line; returns its exit code and never raises for what a user, a cloud or a host can cause."""
-    from typer.exceptions import TyperException
-
-    from tpufleet.cli.app import app
-    from tpufleet.cli.arguments import hoisted
-
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
-    _give_missing_streams()
+    _prepare_streams()
+    signal.signal(signal.SIGINT, _interrupt)
     try:
-        result = app(args=hoisted(words), prog_name="tpufleet", standalone_mode=False)
-        sys.stdout.flush()
-        return result if isinstance(result, int) else 0
+        return _run(words)
     except TpufleetError as error:
         return _failed(error, as_json=as_json)
-    except TyperException as error:
-        return _failed(UsageError(error.format_message(), hint="tpufleet --help"), as_json=as_json)
-    except KeyboardInterrupt:
-        print("\ninterrupted; run the same command again to go on", file=sys.stderr)
+    except Interrupted:
+        print("\ninterrupted; runs on the hosts go on. Run the same command again to go on here", file=sys.stderr)
         return 130
     except BrokenPipeError:
         _stop_writing()  # the reader (head, less) has seen enough
@@ -46,11 +42,32 @@ def run(words: list[str]) -> int:
         return _failed(StateError(f"{where} can't be written: {error.strerror}", hint="make room, then again"))
 
 
-def _give_missing_streams() -> None:
-    """A command whose stdout or stderr was closed by its caller (`>&-`) has nobody to tell, and works all the same."""
+def _run(words: list[str]) -> int:
+    from typer.exceptions import TyperException
+
+    from tpufleet.cli.app import app
+    from tpufleet.cli.arguments import hoisted
+
+    try:
+        result = app(args=hoisted(words), prog_name="tpufleet", standalone_mode=False)
+    except TyperException as error:
+        raise UsageError(error.format_message(), hint="tpufleet --help") from error
+    sys.stdout.flush()
+    return result if isinstance(result, int) else 0
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise Interrupted
+
+
+def _prepare_streams() -> None:
+    """A caller may have closed a stream (`>&-`), or its encoding may lack a character: neither ends a command."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 (open as long as the process)
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _stop_writing() -> None:
@@ -59,13 +76,13 @@ def _stop_writing() -> None:
 
 
 def _failed(error: TpufleetError, *, as_json: bool = False) -> int:
-    from tpufleet.cli.output import error_fields
+    from tpufleet.cli.output import json_text
     from tpufleet.text import clean
 
     if as_json:
         kind = type(error).__name__
         fields = {"kind": kind, "message": error.message, "where": error.where, "hint": error.hint}
-        print(error_fields({**fields, "exit_code": error.exit_code}))
+        print(json_text({"error": {**fields, "exit_code": error.exit_code}}))
     print(f"error: {clean(str(error), keep_newlines=True)}", file=sys.stderr)
     if error.hint:
         print(f"  → {clean(error.hint, keep_newlines=True)}", file=sys.stderr)

@@ -129,3 +129,7 @@ class RunFailed(TpufleetError):
 
 class StateError(TpufleetError):
     exit_code = 8
+
+
+class Interrupted(BaseException):
+    """Ctrl-C (exit code 130). Not of the tree, so that nothing that handles errors handles it by accident."""

@@ -31,6 +31,13 @@ def test_values_are_typed_and_axes_are_split() -> None:
     assert environment(["A=1=2"]) == {"A": "1=2"}
 
 
+def test_a_name_given_twice_and_an_empty_value_are_slips() -> None:
+    with pytest.raises(UsageError, match="twice"):
+        settings(["lr=1", "lr=2"])
+    with pytest.raises(UsageError, match="empty"):
+        axes(["lr=1,,2"])
+
+
 @pytest.mark.parametrize("pair", ["lr", "lr=", "=1", "l-r=1", "lr=\0"])
 def test_a_pair_that_is_none_is_refused(pair: str) -> None:
     with pytest.raises(UsageError):

@@ -33,7 +33,7 @@ app = typer.Typer(
     epilog="Begin with `tpufleet init`, then `tpufleet create`; everything is rehearsed on an emulated cloud first.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    no_args_is_help=True,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
@@ -57,6 +57,8 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
     context.obj = Session(config, Output(as_json=as_json, quiet=quiet, color=not no_color))
 
 

@@ -69,7 +69,11 @@ def axes(pairs: Iterable[str]) -> dict[ParamName, tuple[Scalar, ...]]:
     """`--grid lr=0.01,0.001` … -> values per name; raises UsageError."""
     from tpufleet.sweep import parse_value
 
-    return {name: tuple(parse_value(part) for part in value.split(",")) for name, value in _pairs("--grid", pairs)}
+    found = {name: value.split(",") for name, value in _pairs("--grid", pairs)}
+    for name, parts in found.items():
+        if "" in parts:
+            raise UsageError(f"--grid {name} has an empty value", hint=f"--grid {name}=A,B")
+    return {name: tuple(parse_value(part) for part in parts) for name, parts in found.items()}
 
 
 def environment(pairs: Iterable[str]) -> dict[str, str]:
@@ -81,6 +85,8 @@ def _pairs(option: str, pairs: Iterable[str]) -> list[tuple[ParamName, str]]:
     found: list[tuple[ParamName, str]] = []
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        if any(name == other for other, _ in found):
+            raise UsageError(f"{option} {name} is given twice", hint=f"{option} {name}=VALUE once")
         try:
             found.append((ParamName(name), value))
         except ValueError as error:

@@ -9,6 +9,8 @@ import typer
 from tpufleet.cli.arguments import session
 from tpufleet.errors import PartialFailure
 
+AGAIN = "run the same command again; a checkpoint that is broken on its host stays there"
+
 
 def collect(
     context: typer.Context,
@@ -48,4 +50,7 @@ def collect(
         problems=brought.problems,
     )
     if brought.problems:
-        raise PartialFailure(f"not everything is home: {brought.problems[0]}", hint="run the same command again")
+        raise PartialFailure(
+            f"not everything is home: {brought.problems[0]}",
+            hint="run the same command again; a checkpoint that is broken on its host stays there",
+        )

@@ -14,8 +14,14 @@ app = typer.Typer(
     name="emulator",
     help="The rehearsal cloud: Cloud TPU's API and its hosts, on this machine.",
     rich_markup_mode=None,
-    no_args_is_help=True,
+    invoke_without_command=True,
 )
+
+
+@app.callback()
+def help_alone(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @app.command("start")

@@ -18,7 +18,7 @@ def exec_(
         list[str], typer.Argument(metavar="-- CMD...", help="Words, or one quoted line for the hosts' shell.")
     ],
     on: On = "",
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for a host.")] = 600.0,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait for a host.")] = 600.0,
 ) -> None:
     """Run a command on all hosts (or some) at once; output comes grouped by host, exit codes are summed up.
 

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from tpufleet.cli.render import MARKS, PLAIN_MARKS
 from tpufleet.errors import UsageError
@@ -36,7 +36,7 @@ class Output:
     def data(self, **fields: Any) -> None:
         """The command's one JSON object; nothing unless `--json` was given."""
         if self.as_json:
-            print(json.dumps({"schema": SCHEMA, **fields}, ensure_ascii=False))
+            print(json_text(fields))
 
     def line(self, text: str = "") -> None:
         """A line of the answer, for people."""
@@ -90,7 +90,7 @@ class Output:
 
     def _plain_event(self, event: Event) -> None:
         if not self.quiet:
-            marks = MARKS if "utf" in (sys.stderr.encoding or "").lower() else PLAIN_MARKS
+            marks = MARKS if speaks_unicode(sys.stderr) else PLAIN_MARKS
             print(f"{marks[event.state]} {clean(event.subject)}: {clean(event.text)}", file=sys.stderr, flush=True)
 
     def _console(self, file: Any) -> Any:
@@ -124,6 +124,10 @@ def print_plain(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: 
         print("  ".join(cells).rstrip())
 
 
-def error_fields(error: Mapping[str, Any]) -> str:
-    """The JSON object of a failed command."""
-    return json.dumps({"schema": SCHEMA, "error": dict(error)}, ensure_ascii=False)
+def json_text(fields: Mapping[str, Any]) -> str:
+    """One JSON object in one line; plain ASCII for a stdout that can't say more."""
+    return json.dumps({"schema": SCHEMA, **fields}, ensure_ascii=not speaks_unicode(sys.stdout))
+
+
+def speaks_unicode(stream: TextIO) -> bool:
+    return "utf" in (stream.encoding or "").lower()

@@ -57,7 +57,8 @@ def claim_number(number: int, hosts: int, port: int) -> list[socket.socket]:
 
 def listen(address: str, port: int) -> socket.socket:
     """A listening socket; raises OSError. It listens at once, as two sockets may be bound but not listen alike."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    # the protocol is named because asyncio sets TCP_NODELAY only on sockets that say that they are TCP
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((address, port))

@@ -87,6 +87,13 @@ def stop(directory: Path) -> bool:
 
     Raises StateError when it doesn't end in time.
     """
+    if not directory.is_dir():
+        return False
+    with _starting(directory):
+        return _stop(directory)
+
+
+def _stop(directory: Path) -> bool:
     found = running(directory)
     if found is None:
         return False

@@ -6,9 +6,10 @@ ended; what is home already isn't sent again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,52 +81,83 @@ def _chosen(view: HostView, only: frozenset[str]) -> list[str]:
     return [str(run["id"]) for run in view.runs if not only or run["id"] in only]
 
 
+@dataclass(frozen=True)
+class _Share:
+    """What is missing at home of one run."""
+
+    home: RunHome
+    offered: dict[str, Any]
+    plain: list[Wanted]
+    checkpoints: list[tuple[dict[str, Any], list[Wanted]]]
+
+    @classmethod
+    def of(cls, home: RunHome, offered: dict[str, Any]) -> _Share:
+        verified = [checkpoint for checkpoint in offered["checkpoints"] if checkpoint["verified"]]
+        home.forget_parts([str(checkpoint["name"]) for checkpoint in verified])
+        plain = [wanted for entry in offered["files"] if (wanted := home.wanted(entry))]
+        checkpoints = [(point, items) for point in verified if (items := home.wanted_of_checkpoint(point))]
+        return cls(home, offered, plain, checkpoints)
+
+    def missing(self) -> list[Wanted]:
+        """What must be sent; of a checkpoint that was cut only what had not come."""
+        return [*self.plain, *(item for _, items in self.checkpoints for item in items if item.offset < item.size)]
+
+
 class _Host:
-    """One host's share of a collect."""
+    """One host's share of a collect: one question, one stream, and what one run can't have is only its own loss."""
 
     def __init__(self, fleet: Fleet, host: Host, progress: Callable[[int], None]) -> None:
         self._fleet = fleet
         self._host = host
         self._progress = progress
+        self._arrived: set[Wanted] = set()
         self.done = Collected()
         self.states: list[dict[str, Any]] = []
 
     def collect(self, runs: Sequence[str]) -> _Host:
-        agent = self._fleet.agent(self._host)
-        manifest = agent.ask("manifest", {"runs": list(runs)}, timeout_s=600)
+        manifest = self._fleet.agent(self._host).ask("manifest", {"runs": list(runs)}, timeout_s=600)
+        shares: list[_Share] = []
         for offered in manifest["runs"]:
             state = offered["state"]
-            try:
+            with self._guarded(state["id"]):
                 if state["attempts"]:
-                    self._bring(RunHome.open(self._fleet.paths.runs, state), offered)
-            except HostFault as error:
-                self._problem(state["id"], error.message)
-            except OSError as error:
-                self._problem(state["id"], f"{error.strerror or error} ({error.filename or 'at home'})")
+                    home = RunHome.open(self._fleet.paths.runs, state)
+                    home.write_state(state)
+                    shares.append(_Share.of(home, offered))
             self.states.append(state)
             self.done.runs += 1
+        try:
+            with self._guarded("the transfer"):
+                self._fetch([item for share in shares for item in share.missing()])
+        finally:  # also after a cut line: what has come is kept
+            for share in shares:
+                with self._guarded(share.offered["state"]["id"]):
+                    self._finish(share)
         if self.done.files:
             self._fleet.say(self._host.name, f"{self.done.files} files, {size(self.done.bytes)} home", "done")
         return self
 
-    def _bring(self, home: RunHome, offered: dict[str, Any]) -> None:
-        home.write_state(offered["state"])
-        verified = [checkpoint for checkpoint in offered["checkpoints"] if checkpoint["verified"]]
-        home.forget_parts([str(checkpoint["name"]) for checkpoint in verified])
-        plain = [wanted for entry in offered["files"] if (wanted := home.wanted(entry))]
-        checkpoints = [(point, items) for point in verified if (items := home.wanted_of_checkpoint(point))]
-        self._fetch([*plain, *(item for _, items in checkpoints for item in items if item.offset < item.size)])
-        for item in plain:
-            if item.part.exists():
-                home.finish(item)
-        for checkpoint, items in checkpoints:
-            if all(item.part.exists() for item in items):  # else the job has pruned it meanwhile
-                home.finish_checkpoint(checkpoint, items)
+    def _finish(self, share: _Share) -> None:
+        for item in share.plain:
+            if item in self._arrived:
+                share.home.finish(item)
+        for checkpoint, items in share.checkpoints:
+            if all(item in self._arrived or item.offset == item.size for item in items):
+                share.home.finish_checkpoint(checkpoint, items)
                 self.done.checkpoints += 1
-        home.write_index()
-        for checkpoint in offered["checkpoints"]:
+        share.home.write_index()
+        for checkpoint in share.offered["checkpoints"]:
             if not checkpoint["verified"]:
-                self._problem(offered["state"]["id"], f"{checkpoint['name']} is not as its manifest says")
+                self._problem(share.offered["state"]["id"], f"{checkpoint['name']} is not as its manifest says")
+
+    @contextlib.contextmanager
+    def _guarded(self, what: object) -> Generator[None]:
+        try:
+            yield
+        except HostFault as error:
+            self._problem(what, error.message)
+        except OSError as error:
+            self._problem(what, f"{error.strerror or error} ({error.filename or 'at home'})")
 
     def _problem(self, run: object, text: str) -> None:
         self.done.problems.append(f"{run} on {self._host.name}: {text}")
@@ -159,6 +191,7 @@ class _Host:
                 left -= len(chunk)
                 self.done.bytes += len(chunk)
                 self._progress(len(chunk))
+        self._arrived.add(item)
         self.done.files += 1
 
 
