@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Generator, Sequence
+import time
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ from tpufleet.ssh.port import Stream
 from tpufleet.text import counted, natural, size
 
 CHUNK = 1 << 20
+SAY_EVERY_S = 1.0
 SCHEMA = 1
 
 
@@ -48,9 +50,8 @@ def collect(
     views: Sequence[HostView],
     *,
     only: frozenset[str] = frozenset(),
-    progress: Callable[[int], None] = lambda _bytes: None,
 ) -> Collected:
-    """Bring the runs (or `only` those) home from all hosts and write `runs.json`; `progress` is told bytes."""
+    """Bring the runs (or `only` those) home from all hosts, and write `runs.json`."""
     total = Collected()
     states: dict[str, dict[str, Any]] = {run["id"]: run for run in read_runs(fleet.paths.artifacts / "runs.json")}
     writing = threading.Lock()
@@ -58,7 +59,7 @@ def collect(
     total.problems += [f"{view.host.name}: {view.error}" for view in views if view.error]
 
     def bring(host: Host) -> None:
-        brought = _Host(fleet, host, progress).collect(reachable[host])
+        brought = _Host(fleet, host).collect(reachable[host])
         with writing:
             total.add(brought.done)
             states.update({state["id"]: state for state in brought.states})
@@ -106,10 +107,10 @@ class _Share:
 class _Host:
     """One host's share of a collect: one question, one stream, and what one run can't have is only its own loss."""
 
-    def __init__(self, fleet: Fleet, host: Host, progress: Callable[[int], None]) -> None:
+    def __init__(self, fleet: Fleet, host: Host) -> None:
         self._fleet = fleet
         self._host = host
-        self._progress = progress
+        self._said = time.monotonic()
         self._arrived: set[Wanted] = set()
         self.done = Collected()
         self.states: list[dict[str, Any]] = []
@@ -169,11 +170,12 @@ class _Host:
             {"run": item.run, "path": item.path, "offset": item.offset, "length": item.size - item.offset}
             for item in wanted
         ]
+        all_bytes = sum(item.size - item.offset for item in wanted)
         with self._fleet.agent(self._host).open("fetch", {"files": ask}) as stream:
             for item in wanted:
-                self._receive(stream, item)
+                self._receive(stream, item, all_bytes)
 
-    def _receive(self, stream: Stream, item: Wanted) -> None:
+    def _receive(self, stream: Stream, item: Wanted, all_bytes: int) -> None:
         header = _header(stream, item)
         left = int(header["length"])
         if left < 0:  # gone since the manifest was made: the next collect sees why
@@ -190,9 +192,15 @@ class _Host:
                 file.write(chunk)
                 left -= len(chunk)
                 self.done.bytes += len(chunk)
-                self._progress(len(chunk))
+                self._tell(all_bytes)
         self._arrived.add(item)
         self.done.files += 1
+
+    def _tell(self, all_bytes: int) -> None:
+        """How far it is, now and then."""
+        if time.monotonic() - self._said > SAY_EVERY_S:
+            self._said = time.monotonic()
+            self._fleet.say(self._host.name, f"{size(self.done.bytes)} of {size(all_bytes)}")
 
 
 def _header(stream: Stream, item: Wanted) -> dict[str, Any]:
