@@ -172,6 +172,11 @@ class HostView:
     def runs(self) -> tuple[Mapping[str, Any], ...]:
         return tuple(self.probe["runs"]) if self.probe else ()
 
+    def commit_of(self, repo_id: str) -> str | None:
+        """The commit that the host has of a repository; None when it has none, or wasn't heard."""
+        trees: list[Mapping[str, Any]] = self.probe["code"] if self.probe else []
+        return next((str(tree["commit"]) for tree in trees if tree["repo"] == repo_id), None)
+
 
 @dataclass(frozen=True)
 class Snapshot:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from tpufleet.cli.arguments import DryRun, On, session
 from tpufleet.errors import UsageError
+
+if TYPE_CHECKING:
+    from tpufleet.ops.code import Synced
 
 
 def sync(context: typer.Context, on: On = "", dry_run: DryRun = False) -> None:
@@ -26,21 +31,13 @@ def sync(context: typer.Context, on: On = "", dry_run: DryRun = False) -> None:
         hosts = select(hosts_of(fleet, find_nodes(fleet)), on)
         if not hosts:
             raise UsageError("the fleet has no host that is ready", hint="tpufleet create")
-        before = {view.host.name: _commit(view.probe) for view in probe(fleet, hosts)}
+        before = {view.host.name: view.commit_of(code.repo_id) for view in probe(fleet, hosts)}
         synced = () if dry_run else bring_code(fleet, hosts, code)
     done = {item.host: item for item in synced}
-    rows: list[tuple[str, ...]] = []
-    for host in hosts:
-        item = done.get(host.name)
-        change = (
-            "unchanged"
-            if before[host.name] == code.commit
-            else f"{before[host.name][:12] or 'none'} → {code.commit[:12]}"
-        )
-        rows.append(
-            (host.name, change, "changed on the host" if item and item.dirty else "", item.setup if item else "")
-        )
-    this.out.table(("host", "commit", "drift", "set-up"), rows)
+    this.out.table(
+        ("host", "commit", "drift", "set-up"),
+        [_row(host.name, before[host.name], code.commit, done.get(host.name)) for host in hosts],
+    )
     changed = any(before[host.name] != code.commit for host in hosts) or any(item.setup == "ran" for item in synced)
     if not changed:
         this.out.line("nothing to do")
@@ -52,7 +49,7 @@ def sync(context: typer.Context, on: On = "", dry_run: DryRun = False) -> None:
         hosts=[
             {
                 "name": host.name,
-                "before": before[host.name] or None,
+                "before": before[host.name],
                 "dirty": done[host.name].dirty if host.name in done else None,
                 "setup": done[host.name].setup if host.name in done else None,
             }
@@ -61,9 +58,6 @@ def sync(context: typer.Context, on: On = "", dry_run: DryRun = False) -> None:
     )
 
 
-def _commit(probe: object) -> str:
-    """The commit a host has now (the newest checkout), or an empty string."""
-    if not isinstance(probe, dict):
-        return ""
-    code = probe.get("code") or []  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] (JSON)
-    return str(code[-1]["commit"]) if code else ""  # pyright: ignore[reportUnknownArgumentType] (JSON)
+def _row(host: str, before: str | None, now: str, synced: Synced | None) -> tuple[str, ...]:
+    change = "unchanged" if before == now else f"{(before or 'none')[:12]} → {now[:12]}"
+    return (host, change, "changed on the host" if synced and synced.dirty else "", synced.setup if synced else "")

@@ -107,7 +107,7 @@ class TpuCloud:
             )
 
         try:
-            return Operation(_asked(call, request.name), request.name)
+            return self._pending(_asked(call, request.name), request.name)
         except Conflict:
             # CreateNode has no request id: a create whose answer was lost shows up here, as our own node.
             if not self._is_ours(request):
@@ -116,14 +116,14 @@ class TpuCloud:
 
     def start(self, name: str, zone: str) -> Pending:
         request = tpu_v2.StartNodeRequest(name=self._name(zone, name))
-        return Operation(_asked(lambda: self._client.start_node(request, **self._options), name), name)
+        return self._pending(_asked(lambda: self._client.start_node(request, **self._options), name), name)
 
     def delete(self, name: str, zone: str) -> Pending | None:
         def call() -> Any:
             return self._client.delete_node(name=self._name(zone, name), **self._options)
 
         try:
-            return Operation(_asked(call, name), name)
+            return self._pending(_asked(call, name), name)
         except NotFound:
             return None
 
@@ -144,6 +144,11 @@ class TpuCloud:
     def _name(self, zone: str, node: str) -> str:
         return f"{self._parent}/{zone}/nodes/{node}"
 
+    def _pending(self, started: Any, subject: str) -> Operation:
+        """The operation by its name, asked about with our own time-out and retry rather than the future's."""
+        request = {"name": str(started.operation.name)}
+        return Operation(lambda: self._client.get_operation(request, **self._options), subject)
+
     def _is_ours(self, request: NodeRequest) -> bool:
         found = next((node for node in self.nodes(request.zone) if node.name == request.name), None)
         return (
@@ -154,18 +159,18 @@ class TpuCloud:
 
 
 class Operation:
-    """A long-running operation, asked about once per `finished`."""
+    """A long-running operation; `look` asks the API for its present state."""
 
-    def __init__(self, operation: Any, subject: str) -> None:
-        self._operation = operation
+    def __init__(self, look: Callable[[], Any], subject: str) -> None:
+        self._look = look
         self._subject = subject
 
     def finished(self) -> bool:
-        if not _asked(self._operation.done, self._subject):
+        state = _asked(self._look, self._subject)
+        if not state.done:
             return False
-        error = self._operation.operation.error
-        if error.code:
-            raise classify(RPC_CODES.get(error.code, "UNKNOWN"), error.message, self._subject)
+        if state.error.code:
+            raise classify(RPC_CODES.get(state.error.code, "UNKNOWN"), state.error.message, self._subject)
         return True
 
 
