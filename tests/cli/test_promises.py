@@ -34,6 +34,7 @@ for step in range(1, 4):
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory):
     jobs = r"""  job: {command: [python3, job.py, "{seed}"], grid: {seed: [0, 1, 2, 3]}, env: {GATE: "%s"}}
+  waits: {command: [sleep, "600"]}
   saves: {command: [python3, saves.py]}
   unknowing: {command: [python3, unknowing.py], metrics: {train_loss: 'training loss:\s+([\d.]+)'}}
   secret: {command: [python3, -c, "import os; print(len(os.environ['TOKEN']))"], secrets: [TOKEN]}
@@ -87,6 +88,19 @@ def test_two_commands_at_the_same_moment_start_every_run_once_and_a_killed_one_l
     fleet.run("collect", "job")
     for run in runs:
         assert "done" in (fleet.directory / "artifacts/sherlock/runs" / str(run["id"]) / "log.txt").read_text()
+
+
+def test_ctrl_c_ends_the_watching_and_says_that_the_runs_go_on(fleet: Project) -> None:
+    follower = fleet.popen("run", "waits", "--follow", "--restart")
+    assert follower.stderr
+    while "running on" not in (line := follower.stderr.readline()):
+        assert line, "the follower ended early"
+    follower.send_signal(signal.SIGINT)
+    _, err = follower.communicate(timeout=30)
+    assert follower.returncode == 130
+    assert "runs on the hosts go on" in err
+    assert fleet.json("runs", "waits")["runs"][0]["state"] == "running"
+    assert fleet.json("stop", "waits")["runs"][0]["state"] == "stopped"
 
 
 def test_a_repository_that_knows_nothing_of_tpufleet_has_its_numbers_in_the_report(fleet: Project) -> None:

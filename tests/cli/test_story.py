@@ -89,6 +89,14 @@ def test_status_shows_every_chip_in_the_documented_form(fleet: Project) -> None:
     assert set(chips[0]) == {"name", "state", "run", "person", "pid"}
 
 
+def test_a_host_without_this_version_s_agent_gets_it_unless_it_is_a_dry_run(fleet: Project) -> None:
+    for library in (fleet.directory / ".tpufleet/emulator/hosts").glob("*/root/var/lib/tpufleet/lib"):
+        shutil.rmtree(library)
+    assert fleet.run("run", "job", "--dry-run", ok=False).exit_code == 2
+    chips = [chip for node in fleet.json("status")["nodes"] for host in node["hosts"] for chip in host["chips"]]
+    assert len(chips) == 8
+
+
 def test_exec_groups_by_host_and_sums_up(fleet: Project) -> None:
     done = fleet.run("exec", "--", "sh", "-c", "echo $USER")
     assert done.stdout.count("operator") == 2

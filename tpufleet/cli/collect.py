@@ -16,8 +16,9 @@ def collect(
     context: typer.Context,
     runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN...]", help="Only these; default: all.")] = None,
 ) -> None:
-    """Bring logs, metrics, completions and checkpoints home, verified, and write the report.
+    """Bring everything home, verified, and write the report.
 
+    Logs, metrics, completions and checkpoints of all runs, from all hosts side by side.
     What is home already is not sent again; unfinished runs come as they stand.
 
     Example: tpufleet collect

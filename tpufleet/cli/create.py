@@ -13,7 +13,7 @@ from tpufleet.text import counted
 
 
 def create(context: typer.Context, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Make the fleet equal the file: nodes, keys, code, set-up.
+    """Make the fleet equal the file: nodes, keys, code.
 
     Running it again changes nothing; what is missing or preempted is made, what the file dropped is deleted.
 

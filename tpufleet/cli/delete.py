@@ -17,7 +17,9 @@ def delete(
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Take the fleet (or some nodes) down, wait until all is gone, and list every zone as the proof.
+    """Take the fleet down, and prove it.
+
+    Waits until all is gone, then lists every zone of the file.
 
     Example: tpufleet collect && tpufleet delete --yes
     """

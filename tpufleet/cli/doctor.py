@@ -9,7 +9,7 @@ from tpufleet.errors import PartialFailure, TpufleetError
 
 
 def doctor(context: typer.Context) -> None:
-    """Check the set-up here, the repository, the cloud, the hosts and their chips.
+    """Check the set-up, the repository, the cloud, the hosts.
 
     Example: tpufleet doctor
     """

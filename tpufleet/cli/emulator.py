@@ -12,7 +12,7 @@ from tpufleet.paths import LocalPaths
 
 app = typer.Typer(
     name="emulator",
-    help="The rehearsal cloud: Cloud TPU's API and its hosts, on this machine.",
+    help="The rehearsal cloud: start, stop, status.",
     rich_markup_mode=None,
     invoke_without_command=True,
 )
@@ -26,7 +26,7 @@ def help_alone(context: typer.Context) -> None:
 
 @app.command("start")
 def start(context: typer.Context) -> None:
-    """Start it in the background (`create` does so by itself).
+    """Start it in the background, as `create` does by itself.
 
     Example: tpufleet emulator start
     """
@@ -44,7 +44,9 @@ def start(context: typer.Context) -> None:
 
 @app.command("stop")
 def stop(context: typer.Context) -> None:
-    """Stop it and everything that runs on its hosts; its nodes come back with the next start.
+    """Stop it, and everything on its hosts.
+
+    Its nodes come back with the next start.
 
     Example: tpufleet emulator stop
     """

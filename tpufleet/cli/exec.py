@@ -20,7 +20,9 @@ def exec_(
     on: On = "",
     timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait for a host.")] = 600.0,
 ) -> None:
-    """Run a command on all hosts (or some) at once; output comes grouped by host, exit codes are summed up.
+    """Run a command on many hosts at once.
+
+    Output comes grouped by host, exit codes are summed up; a single host's own code is this command's.
 
     Example: tpufleet exec -- uptime
 

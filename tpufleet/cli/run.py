@@ -30,8 +30,9 @@ def run(
     restart: Annotated[bool, typer.Option("--restart", help="Do again what is done already.")] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Start a job: one run for each point of its grid, one run per chip; the rest waits in the hosts' queues.
+    """Start a job: a run for each point of its grid.
 
+    One run per chip; what finds none waits in the hosts' own queues and is worked off with nobody connected.
     The same command again starts what failed or was stopped, and leaves alone what runs or is done.
 
     Example: tpufleet run gpt --follow

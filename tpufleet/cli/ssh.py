@@ -48,7 +48,7 @@ def ssh_config(
     install: Annotated[bool, typer.Option("--install", help="Write it, and include it in ~/.ssh/config.")] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Print an OpenSSH config, for plain ssh, scp, rsync and editors.
+    """Print an OpenSSH config for ssh, scp, rsync and editors.
 
     Example: tpufleet ssh-config --install && ssh tpu-0
     """

@@ -13,7 +13,7 @@ from tpufleet.model import Node, NodePool, Snapshot
 
 
 def status(context: typer.Context) -> None:
-    """Show nodes, hosts and chips, and who and what is on each chip.
+    """Show nodes, hosts, chips, and what is on each chip.
 
     Example: tpufleet status --json
     """

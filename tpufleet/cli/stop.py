@@ -16,7 +16,9 @@ def stop(
     runs: Annotated[list[str], typer.Argument(help="Run ids, or a job's name for all its runs.")],
     dry_run: DryRun = False,
 ) -> None:
-    """Stop runs: SIGTERM to all their processes, SIGKILL after a grace period. `run` goes on with them later.
+    """Stop runs, or take them out of the queue.
+
+    SIGTERM to all their processes, SIGKILL after ten seconds. `run` goes on with them later.
 
     Example: tpufleet stop gpt-lr0.001-seed0
 

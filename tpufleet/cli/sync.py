@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def sync(context: typer.Context, on: On = "", dry_run: DryRun = False) -> None:
-    """Bring the training repository to every host, at one commit, and run its set-up where that is new.
+    """Bring the repository to every host, at one commit.
+
+    Its set-up runs once per host and commit; runs keep the commit they started with.
 
     Example: tpufleet sync
     """
