@@ -18,6 +18,7 @@ from tpufleet.errors import HostFault
 from tpufleet.model import Host, HostView
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import RunHome, Wanted, read_runs, write_json
+from tpufleet.ops.runs import located
 from tpufleet.ssh.fanout import gather
 from tpufleet.ssh.port import Stream
 from tpufleet.text import counted, natural, size
@@ -55,7 +56,8 @@ def collect(
     total = Collected()
     states: dict[str, dict[str, Any]] = {run["id"]: run for run in read_runs(fleet.paths.artifacts / "runs.json")}
     writing = threading.Lock()
-    reachable = {view.host: _chosen(view, only) for view in views if view.probe}
+    owners = {run: item.host for run, item in located(views).items() if not only or run in only}
+    reachable = {view.host: [run for run, host in owners.items() if host == view.host] for view in views if view.probe}
     total.problems += [f"{view.host.name}: {view.error}" for view in views if view.error]
 
     def bring(host: Host) -> None:
@@ -75,11 +77,6 @@ def write_runs(fleet: Fleet, states: Sequence[dict[str, Any]]) -> None:
     fleet.paths.artifacts.mkdir(parents=True, exist_ok=True)
     ordered = sorted(states, key=lambda state: natural(str(state["id"])))
     write_json(fleet.paths.artifacts / "runs.json", {"schema": SCHEMA, "fleet": fleet.spec.fleet, "runs": ordered})
-
-
-def _chosen(view: HostView, only: frozenset[str]) -> list[str]:
-    """The runs to bring from this host."""
-    return [str(run["id"]) for run in view.runs if not only or run["id"] in only]
 
 
 @dataclass(frozen=True)

@@ -49,21 +49,20 @@ def located(views: Sequence[HostView]) -> dict[str, Located]:
 
 
 def plan_launch(
-    fleet: Fleet,
     runs: Sequence[RunSpec],
     views: Sequence[HostView],
-    home: Mapping[str, Mapping[str, Any]],
     *,
+    home: Mapping[str, Mapping[str, Any]],
+    sent: Mapping[str, Placement],
     restart: bool = False,
 ) -> Launch:
-    """Decide what to start and where; nothing is touched.
+    """Pure: what to start and where.
 
-    A run that was sent to a host which can't be heard is left alone: it may well be running there. One that is at
+    A run that was `sent` to a host which can't be heard is left alone: it may well be running there. One that is at
     `home` as done is done, also when the fleet that did it is gone.
     """
     there = located(views)
     unheard = {view.host.identity for view in views if view.error}
-    sent = fleet.journal.placements()
     start: list[RunSpec] = []
     active: list[str] = []
     done: list[str] = []

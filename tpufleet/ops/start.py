@@ -46,7 +46,7 @@ def start(fleet: Fleet, request: Request, *, dry_run: bool) -> Started:
     code = _code(fleet)
     views = _heard(fleet)
     home: dict[str, Mapping[str, Any]] = {run["id"]: run for run in read_runs(fleet.paths.artifacts / "runs.json")}
-    plan = plan_launch(fleet, runs, views, home, restart=request.restart)
+    plan = plan_launch(runs, views, home=home, sent=fleet.journal.placements(), restart=request.restart)
     states = home | {run: item.state for run, item in located(views).items()}
     if plan.placed and not dry_run:
         hosts = {str(view.host.name): view.host for view in views}
