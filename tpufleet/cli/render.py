@@ -83,12 +83,13 @@ def run_rows(states: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def state_words(state: Mapping[str, Any]) -> str:
-    """`failed: exit nonzero (1)`."""
-    reason = state.get("reason")
+    """`running`, `queued: no free chip`, `failed: exit nonzero (1)`; a stop by a person needs no reason beside it."""
+    word, reason = str(state["state"]), state.get("reason")
+    if not reason or word in ("running", "stopped", "done"):
+        return word
     attempts: list[dict[str, Any]] = state.get("attempts") or []
     code = attempts[-1].get("exit_code") if attempts else None
-    said = f"{state['state']}: {reason}" if reason and state["state"] != "running" else str(state["state"])
-    return f"{said} ({code})" if state["state"] == "failed" and code not in (None, 0) else said
+    return f"{word}: {reason}" + (f" ({code})" if word == "failed" and code not in (None, 0) else "")
 
 
 def metric_words(metrics: Mapping[str, Any], limit: int = 3) -> str:

@@ -9,6 +9,7 @@ import typer
 from tpufleet.cli.arguments import DryRun, session
 from tpufleet.cli.render import RUN_COLUMNS, run_rows
 from tpufleet.restart import FINAL_STATES
+from tpufleet.text import natural
 
 
 def stop(
@@ -34,7 +35,8 @@ def stop(
         chosen = find(runs, there, views)
         going = [run for run in chosen if there[run].state["state"] not in FINAL_STATES]
         states = [there[run].state for run in chosen] if dry_run or not going else end(fleet, going, there)
-    this.out.table(RUN_COLUMNS, run_rows(states))
+    states = sorted(states, key=lambda state: natural(str(state["id"])))
+    this.out.table(RUN_COLUMNS, run_rows(states), numbers=("step",))
     if not going:
         this.out.line("nothing to do")
-    this.out.data(dry_run=dry_run, stopped=going, runs=list(states))
+    this.out.data(dry_run=dry_run, stopped=going, runs=states)
