@@ -176,7 +176,7 @@ def test_a_terminal_has_the_clients_size_and_hangs_up_with_the_line(shell: Shell
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     subprocess.run(["stty", "rows", "33", "cols", "77"], stdin=theirs, check=True)
-    command = 'tty; stty size; echo "pid=$$="; trap "echo hung > ~/hung; exit" HUP; while :; do sleep 0.05; done'
+    command = 'trap "echo hung > ~/hung; exit" HUP; tty; stty size; echo "pid=$$="; while :; do sleep 0.05; done'
     with subprocess.Popen(
         ["ssh", "-tt", "-F", shell.config, "w0", command], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as ssh:
