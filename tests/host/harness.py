@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,8 +53,10 @@ class Host:
         }
 
     def reboot(self) -> None:
-        """A new boot id, and all processes gone."""
+        """A new boot id, all processes gone, and /run empty."""
         self.kill_everything()
+        shutil.rmtree(self.root / "run", ignore_errors=True)
+        (self.root / "run").mkdir()
         (self.root / "proc/sys/kernel/random/boot_id").write_text(f"{uuid.uuid4()}\n")
 
     def start(self, verb: str, *words: str, **options: Any) -> subprocess.Popen[bytes]:

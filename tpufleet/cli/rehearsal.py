@@ -18,6 +18,7 @@ def ensure_running(spec: Spec, paths: LocalPaths) -> Running:
     """The fleet's rehearsal cloud, started if it isn't running."""
     from tpufleet.emulator.launch import start
 
+    paths.ensure_state()
     directories = [_existing(paths.directory / Path(entry).expanduser()) for entry in spec.cloud.emulator.path]
     return start(paths.emulator, path=directories, create_seconds=spec.cloud.emulator.create_seconds)
 

@@ -48,6 +48,7 @@ def work(places: Places, lock: int) -> None:
     """The worker's life; `lock` is the queue's lock, inherited."""
     if not locks.lock_again(lock):
         return
+    places.prepare()  # a reboot has emptied /run, and with it the leases' directory
     held: int | None = lock
     while held is not None:
         with _fifo(places.queue_fifo) as fifo:
