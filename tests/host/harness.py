@@ -53,10 +53,9 @@ class Host:
         }
 
     def reboot(self) -> None:
-        """A new boot id, all processes gone, and /run empty."""
+        """A new boot id, all processes gone, and nothing left in /run."""
         self.kill_everything()
         shutil.rmtree(self.root / "run", ignore_errors=True)
-        (self.root / "run").mkdir()
         (self.root / "proc/sys/kernel/random/boot_id").write_text(f"{uuid.uuid4()}\n")
 
     def start(self, verb: str, *words: str, **options: Any) -> subprocess.Popen[bytes]:
