@@ -55,6 +55,11 @@ class Accelerator:
         name = self.generation.name
         return SLICE_ZONES[name] if self.hosts > 1 and name in SLICE_ZONES else ZONES[name]
 
+    def usd_per_hour(self, *, spot: bool) -> float | None:
+        """The price of one node by the table below; None where it has none."""
+        price = self.generation.spot_usd if spot else self.generation.on_demand_usd
+        return None if price is None else price * self.chips
+
     @property
     def device_prefix(self) -> str:
         """`/dev/accel` or `/dev/vfio/`; a chip's index follows."""

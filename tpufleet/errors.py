@@ -6,11 +6,16 @@
     ├── CloudError                   4  Google (or the rehearsal cloud) said no
     │   ├── CapacityError            3  no chips in the zone now; another zone or a wait may help
     │   ├── QuotaError               4  a limit of the project
-    │   ├── PermissionDenied         4
+    │   ├── PermissionDenied         4  a permission or an API is missing
+    │   │   └── ZoneNotGranted       4  the project may not use the zone; another one may do
     │   ├── NotFound                 4
-    │   ├── Conflict                 4  the name is taken by something that isn't ours
-    │   ├── RateLimited              4  too many calls; retryable
-    │   └── CloudUnreachable         5  nobody answers at the endpoint; retryable
+    │   │   └── NotOffered           4  the zone doesn't have the type; another one may
+    │   ├── Conflict                 4  the state of a thing doesn't allow what was asked
+    │   │   ├── AlreadyExists        4  the name is taken
+    │   │   └── Aborted              4  another change was under way at the same moment; retryable
+    │   ├── RateLimited              4  too many calls; retryable, after `retry_after_s` if Google said so
+    │   ├── StuckOperation           4  what was asked for neither ends nor fails
+    │   └── CloudUnreachable         5  nobody answers, or only with errors of its own; retryable
     ├── HostError                    5  a host could not do what it was asked
     │   ├── Unreachable              5  no answer, refused, or cut; retryable
     │   ├── HostKeyMismatch          5  another machine answers than the one we made
@@ -62,7 +67,15 @@ class CodeError(TpufleetError):
 
 
 class CloudError(TpufleetError):
+    """`retry_after_s`: how long Google asked to wait before the next try, where it said so."""
+
     exit_code = 4
+
+    def __init__(
+        self, message: str, *, where: str | None = None, hint: str | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.retry_after_s = retry_after_s
 
 
 class CapacityError(CloudError):
@@ -78,7 +91,15 @@ class PermissionDenied(CloudError):
     pass
 
 
+class ZoneNotGranted(PermissionDenied):
+    pass
+
+
 class NotFound(CloudError):
+    pass
+
+
+class NotOffered(NotFound):
     pass
 
 
@@ -86,8 +107,20 @@ class Conflict(CloudError):
     pass
 
 
+class AlreadyExists(Conflict):
+    pass
+
+
+class Aborted(Conflict):
+    retryable = True
+
+
 class RateLimited(CloudError):
     retryable = True
+
+
+class StuckOperation(CloudError):
+    pass
 
 
 class CloudUnreachable(CloudError):

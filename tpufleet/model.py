@@ -13,7 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from tpufleet.accelerators import Accelerator, lookup
-from tpufleet.names import FleetName, GitRef, HostName, JobName, NodeName, ParamName, ProjectId, UserName, Zone
+from tpufleet.labels import ADOPTED, expiry
+from tpufleet.names import (
+    Address,
+    Duration,
+    FleetName,
+    GitRef,
+    HostName,
+    JobName,
+    LabelKey,
+    LabelValue,
+    LoginName,
+    NodeName,
+    ParamName,
+    ProjectId,
+    Resource,
+    ServiceAccount,
+    UserName,
+    Zone,
+)
 
 Scalar = str | int | float | bool
 OPERATOR = UserName("operator")
@@ -24,6 +42,7 @@ OPERATOR = UserName("operator")
 class Provider(enum.StrEnum):
     EMULATOR = "emulator"
     GCP = "gcp"
+    INVENTORY = "inventory"  # hosts that are there already, reached over SSH alone
 
 
 @dataclass(frozen=True)
@@ -35,22 +54,57 @@ class EmulatorSpec:
 
 
 @dataclass(frozen=True)
+class InventoryHost:
+    """A host that somebody gave access to; it is worker 0 of a node of its own called `name`.
+
+    `user` is the fleet's (`ssh.user`) unless it is named; `host_key` is `ssh-ed25519 AAAA…`, where it is known.
+    """
+
+    name: NodeName
+    address: Address
+    accelerator: str
+    user: LoginName | None = None
+    port: int = 22
+    host_key: str | None = None
+
+
+@dataclass(frozen=True)
 class CloudSpec:
+    """`zones` are tried in this order. `trc`: the project's TPUs are paid by a TPU Research Cloud grant."""
+
     provider: Provider = Provider.EMULATOR
     project: ProjectId | None = None
     zones: tuple[Zone, ...] = ()
+    network: Resource | None = None
+    subnetwork: Resource | None = None
+    external_ips: bool = True
+    service_account: ServiceAccount | None = None
+    scopes: tuple[str, ...] = ()
+    trc: bool = False
+    hosts: tuple[InventoryHost, ...] = ()
     emulator: EmulatorSpec = field(default_factory=EmulatorSpec)
 
 
 @dataclass(frozen=True)
 class NodePool:
-    """`count` nodes of one kind, named `name-0`, `name-1`, …"""
+    """`count` nodes of one kind, named `name-0`, `name-1`, …
+
+    `queued` asks for them as queued resources, which wait for capacity until `valid_until` has passed since the
+    asking. `ttl` after its creation a node is deleted. `data_disk` is attached to each node at its creation,
+    `startup_script` (a file beside the fleet file) runs as root at each boot.
+    """
 
     name: NodeName
     accelerator: str
     count: int = 1
     runtime: str | None = None
     spot: bool = False
+    queued: bool = False
+    valid_until: Duration | None = None
+    ttl: Duration | None = None
+    labels: Mapping[LabelKey, LabelValue] = field(default_factory=dict[LabelKey, LabelValue])
+    data_disk: Resource | None = None
+    startup_script: str | None = None
 
     @property
     def type(self) -> Accelerator:
@@ -59,7 +113,15 @@ class NodePool:
 
 @dataclass(frozen=True)
 class SshSpec:
+    """`key` is a private key file of the person's own, used instead of the one that tpufleet makes.
+
+    `jump` is a host that the person's own `ssh` reaches (`user@bastion`, or a name of their ~/.ssh/config); all
+    hosts are then reached through it, by their internal addresses.
+    """
+
     user: UserName = OPERATOR
+    key: str | None = None
+    jump: str | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +154,7 @@ class Spec:
     """One fleet file, checked."""
 
     fleet: FleetName
-    nodes: tuple[NodePool, ...]
+    nodes: tuple[NodePool, ...] = ()
     cloud: CloudSpec = field(default_factory=CloudSpec)
     ssh: SshSpec = field(default_factory=SshSpec)
     code: CodeSpec | None = None
@@ -125,9 +187,31 @@ class NodeState(enum.StrEnum):
 GONE_STATES = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED})  # these nodes never come back by themselves
 
 
+class QueuedState(enum.StrEnum):
+    """Cloud TPU's queued resource states (google.cloud.tpu_v2.QueuedResourceState.State)."""
+
+    CREATING = "CREATING"
+    ACCEPTED = "ACCEPTED"
+    PROVISIONING = "PROVISIONING"
+    FAILED = "FAILED"
+    DELETING = "DELETING"
+    ACTIVE = "ACTIVE"
+    SUSPENDING = "SUSPENDING"
+    SUSPENDED = "SUSPENDED"
+    WAITING_FOR_RESOURCES = "WAITING_FOR_RESOURCES"
+    UNKNOWN = "UNKNOWN"
+
+
+ENDED_QUEUED_STATES = frozenset({QueuedState.FAILED, QueuedState.SUSPENDING, QueuedState.SUSPENDED})
+
+
 @dataclass(frozen=True)
 class Node:
-    """One Cloud TPU resource as the cloud shows it; `addresses` holds each worker's, in the workers' order."""
+    """One Cloud TPU resource as the cloud shows it.
+
+    `addresses` holds where each worker is reached (external, else internal), `internal` its internal address, both
+    in the workers' order. `queued` is the queued resource that the node belongs to, by its short name.
+    """
 
     name: str
     zone: str
@@ -139,11 +223,42 @@ class Node:
     labels: Mapping[str, str]
     created: str | None = None
     spot: bool = False
+    internal: tuple[str, ...] = ()
+    queued: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def adopted(self) -> bool:
+        return ADOPTED in self.labels
+
+    @property
+    def expires(self) -> float | None:
+        """The end of its ttl in seconds of Unix time, if it has one."""
+        return expiry(self.labels)
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A queued resource: a wish for a node, which Google keeps until it can be fulfilled.
+
+    `node` is the node it is for (ours have one each), `why` what Google says of a FAILED or SUSPENDED one.
+    """
+
+    name: str
+    zone: str
+    state: QueuedState
+    node: str
+    accelerator: str
+    labels: Mapping[str, str]
+    why: str = ""
 
 
 @dataclass(frozen=True)
 class Host:
-    """One VM of a node, and where SSH reaches it; host keys are pinned to its `identity` (node id and worker)."""
+    """One VM of a node, and where SSH reaches it; host keys are pinned to its `identity` (node id and worker).
+
+    `chips` is how many its type promises, 0 where that isn't known.
+    """
 
     name: HostName
     node: str
@@ -152,6 +267,8 @@ class Host:
     address: str
     port: int
     identity: str
+    user: str | None = None  # where it isn't the fleet's own (`ssh.user`)
+    chips: int = 0
 
 
 @dataclass(frozen=True)
@@ -180,10 +297,11 @@ class HostView:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is there at one moment: the fleet's nodes (found by label) and their hosts."""
+    """What is there at one moment: the fleet's nodes and queued resources (found by label) and their hosts."""
 
     nodes: tuple[Node, ...] = ()
     hosts: tuple[HostView, ...] = ()
+    queued: tuple[Queued, ...] = ()
 
 
 # ---------------------------------------------------------------------------------------------------- what to do
@@ -191,9 +309,15 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class CreateNode:
+    """`zones` are where it may be made, in the order of preference."""
+
     name: NodeName
-    zone: Zone
+    zones: tuple[Zone, ...]
     pool: NodePool
+
+    @property
+    def zone(self) -> Zone:
+        return self.zones[0]
 
 
 @dataclass(frozen=True)
@@ -204,20 +328,25 @@ class StartNode:
 
 @dataclass(frozen=True)
 class AwaitNode:
-    """A node that is on its way already (somebody asked for it before us)."""
+    """A node that is on its way already, or waits in a queue (somebody asked for it before us)."""
 
     name: NodeName
     zone: str
+    queued: bool = False
 
 
 @dataclass(frozen=True)
 class DeleteNode:
-    """`surplus`: the node runs, but the file doesn't want it (any more)."""
+    """`surplus`: the node runs, but the file doesn't want it (any more).
+
+    `queued` is the queued resource that goes with the node, or is all there is of it.
+    """
 
     name: str
     zone: str
     why: str
     surplus: bool = False
+    queued: str | None = None
 
 
 Action = CreateNode | StartNode | AwaitNode | DeleteNode

@@ -102,6 +102,64 @@ class ProjectId(Name):
     says = "a Google Cloud project id (lower-case letters, digits, hyphens, 6 to 30 characters)"
 
 
+class LoginName(Name):
+    """An account that exists already on somebody's host; the system's own are no concern of ours there."""
+
+    __slots__ = ()
+    pattern = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
+    says = "a Linux user name (lower-case letters, digits, '.', '-', '_')"
+
+
+class Address(Name):
+    """Where SSH reaches a host: a name, an IPv4 or an IPv6 address."""
+
+    __slots__ = ()
+    pattern = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9a-fA-F:]{2,39}")
+    says = "a host's name or its IP address"
+
+
+class Duration(Name):
+    """A length of time in whole minutes, hours or days, or in seconds: `30m`, `8h`, `7d`, `90s`."""
+
+    __slots__ = ()
+    pattern = re.compile(r"(?:0|[1-9][0-9]{0,6})[smhd]")
+    says = "a length of time such as 90s, 30m, 8h or 7d"
+
+    @property
+    def seconds(self) -> float:
+        return float(self[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[self[-1]]
+
+
+class LabelKey(Name):
+    """The name of a Google Cloud label."""
+
+    __slots__ = ()
+    pattern = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+    says = "lower-case letters, digits, '-' and '_', beginning with a letter, at most 63 characters"
+
+
+class LabelValue(Name):
+    """The value of a Google Cloud label."""
+
+    __slots__ = ()
+    pattern = re.compile(r"[a-z0-9_-]{0,63}")
+    says = "lower-case letters, digits, '-' and '_', at most 63 characters"
+
+
+class Resource(Name):
+    """The name of a Google Cloud resource, short or in full: `default`, `projects/p/global/networks/n`."""
+
+    __slots__ = ()
+    pattern = re.compile(r"[a-z0-9][a-z0-9._:-]{0,127}(?:/[a-z0-9][a-z0-9._:-]{0,127}){0,9}")
+    says = "a resource's name such as default or projects/my-project/zones/us-central1-b/disks/text"
+
+
+class ServiceAccount(Name):
+    __slots__ = ()
+    pattern = re.compile(r"[a-z0-9][a-z0-9-]{0,62}@[a-z0-9][a-z0-9.-]{0,127}\.[a-z]{2,20}")
+    says = "a service account's address such as trainer@my-project.iam.gserviceaccount.com"
+
+
 class GitRef(Name):
     """A branch, a tag or a commit; never something git could take for an option."""
 

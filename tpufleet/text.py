@@ -53,9 +53,19 @@ def size(count: int) -> str:
     return f"{value:.1f} TB"
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """`1 node`, `2 nodes`; `plural` where it isn't `noun` with an s."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or noun + 's'}"
+
+
+def lasted(seconds: float) -> str:
+    """A length of time for people: `8 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
+    minutes, hours = int(seconds // 60), int(seconds // 3600)
+    if minutes == 0:
+        return f"{seconds:.0f} s"
+    if hours == 0:
+        return f"{minutes} min"
+    return f"{hours} h {minutes % 60} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:

@@ -9,14 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from tpufleet.cloud import tpu_api
-from tpufleet.cloud.port import FLEET_LABEL, NodeRequest, Pending
+from tpufleet import labels
+from tpufleet.cloud.port import NodeRequest, Pending
 from tpufleet.cloud.tpu_api import TpuCloud
 from tpufleet.emulator import launch
 from tpufleet.errors import CloudUnreachable, Conflict, NotFound, PermissionDenied
 from tpufleet.model import NodeState
 
 ZONE = "us-central1-b"
-REQUEST = NodeRequest("tpu-0", ZONE, "v2-8", "tpu-ubuntu2204-base", True, {FLEET_LABEL: "sherlock"}, {"note": "x"})
+REQUEST = NodeRequest("tpu-0", ZONE, "v2-8", "tpu-ubuntu2204-base", True, {labels.FLEET: "sherlock"}, {"note": "x"})
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def test_a_node_is_made_as_it_was_asked_for(cloud: TpuCloud) -> None:
     ended(cloud.create(REQUEST))
     (node,) = cloud.nodes(ZONE)
     assert (node.name, node.accelerator, node.state, node.spot) == ("tpu-0", "v2-8", NodeState.READY, True)
-    assert node.labels[FLEET_LABEL] == "sherlock"
+    assert node.labels[labels.FLEET] == "sherlock"
     assert node.addresses[0].startswith("127.77.")
     assert node.created
     (key,) = cloud.host_keys("tpu-0", ZONE)
@@ -59,7 +60,7 @@ def test_our_own_node_of_the_same_kind_is_no_conflict(cloud: TpuCloud) -> None:
     assert cloud.create(REQUEST) is None
 
 
-@pytest.mark.parametrize("other", [{"accelerator": "v3-8"}, {"labels": {FLEET_LABEL: "another"}}])
+@pytest.mark.parametrize("other", [{"accelerator": "v3-8"}, {"labels": {labels.FLEET: "another"}}])
 def test_another_s_node_of_the_same_name_is_a_conflict(cloud: TpuCloud, other: dict[str, object]) -> None:
     ended(cloud.create(REQUEST))
     with pytest.raises(Conflict, match=r"tpu-0: Resource .* already exists"):

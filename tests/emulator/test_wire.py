@@ -127,5 +127,5 @@ def test_keys_are_read_as_googles_guest_agent_reads_them() -> None:
         "",
     ]
     metadata = {"ssh-keys": "\n".join(lines)}
-    found = {user: keys_of(user, metadata, NOW) for user in ("ada", "bob", "carl", "../x")}
+    found = {user: keys_of(user, metadata, {}, NOW) for user in ("ada", "bob", "carl", "../x")}
     assert found == {"ada": {b"ABC", b"DEF"}, "bob": {b"ABC"}, "carl": set(), "../x": set()}

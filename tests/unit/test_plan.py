@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from tpufleet.cloud.port import FLEET_LABEL
+from tpufleet import labels
 from tpufleet.errors import UsageError
 from tpufleet.model import (
     AwaitNode,
@@ -14,12 +16,14 @@ from tpufleet.model import (
     Node,
     NodePool,
     NodeState,
+    Queued,
+    QueuedState,
     Snapshot,
     Spec,
     StartNode,
 )
 from tpufleet.names import FleetName, NodeName, Zone
-from tpufleet.plan import plan_create, plan_delete, wanted_nodes
+from tpufleet.plan import plan_create, plan_delete, plan_expired, plan_orphans, wanted_nodes
 
 ZONE = Zone("us-central1-b")
 POOL = NodePool(NodeName("tpu"), "v2-8", 2)
@@ -27,12 +31,12 @@ SPEC = Spec(FleetName("sherlock"), (POOL,), CloudSpec(zones=(ZONE,)))
 
 
 def node(name: str, state: NodeState = NodeState.READY, accelerator: str = "v2-8") -> Node:
-    return Node(name, ZONE, accelerator, state, "HEALTHY", f"id-{name}", ("127.77.1.1",), {FLEET_LABEL: "sherlock"})
+    return Node(name, ZONE, accelerator, state, "HEALTHY", f"id-{name}", ("127.77.1.1",), {labels.FLEET: "sherlock"})
 
 
 def test_an_empty_cloud_gets_every_node_of_the_file() -> None:
     plan = plan_create(SPEC, Snapshot())
-    assert plan.actions == (CreateNode(NodeName("tpu-0"), ZONE, POOL), CreateNode(NodeName("tpu-1"), ZONE, POOL))
+    assert plan.actions == tuple(CreateNode(NodeName(name), (ZONE,), POOL) for name in ("tpu-0", "tpu-1"))
 
 
 def test_a_fleet_that_equals_the_file_needs_nothing() -> None:
@@ -89,3 +93,84 @@ def test_deleting_a_node_that_is_none_is_refused() -> None:
 
 def test_nodes_are_named_by_pool_and_number() -> None:
     assert list(wanted_nodes(SPEC)) == ["tpu-0", "tpu-1"]
+
+
+def queued(name: str, state: QueuedState, zone: str = ZONE) -> Queued:
+    return Queued(name, zone, state, name, "v2-8", {labels.FLEET: "sherlock"})
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        QueuedState.CREATING,
+        QueuedState.ACCEPTED,
+        QueuedState.WAITING_FOR_RESOURCES,
+        QueuedState.PROVISIONING,
+    ],
+)
+def test_a_node_that_waits_in_the_queue_is_awaited_there(state: QueuedState) -> None:
+    plan = plan_create(SPEC, Snapshot((node("tpu-0"),), queued=(queued("tpu-1", state),)))
+    assert plan.actions == (AwaitNode(NodeName("tpu-1"), ZONE, queued=True),)
+
+
+@pytest.mark.parametrize("state", [QueuedState.FAILED, QueuedState.SUSPENDED, QueuedState.SUSPENDING])
+def test_a_queued_resource_that_has_ended_is_deleted_with_its_node_and_asked_for_anew(state: QueuedState) -> None:
+    there = Snapshot((node("tpu-0"), node("tpu-1", NodeState.PREEMPTED)), queued=(queued("tpu-1", state),))
+    gone, made = plan_create(SPEC, there).actions
+    assert isinstance(gone, DeleteNode)
+    assert (gone.name, gone.queued) == ("tpu-1", "tpu-1")
+    assert isinstance(made, CreateNode)
+
+
+def test_a_queued_resource_whose_node_has_vanished_is_asked_for_anew() -> None:
+    there = Snapshot((node("tpu-0"),), queued=(queued("tpu-1", QueuedState.ACTIVE),))
+    assert [type(action) for action in plan_create(SPEC, there).actions] == [DeleteNode, CreateNode]
+
+
+def test_the_same_name_in_two_zones_keeps_the_one_that_serves_and_deletes_the_other() -> None:
+    twin = dataclasses.replace(node("tpu-0", NodeState.CREATING), zone="us-central1-a")
+    plan = plan_create(SPEC, Snapshot((twin, node("tpu-0"), node("tpu-1"))))
+    assert [(action.name, action.zone) for action in plan.actions] == [("tpu-0", "us-central1-a")]
+    assert isinstance(plan.actions[0], DeleteNode)
+
+
+def test_zones_that_are_known_to_have_the_type_are_asked_first() -> None:
+    spec = dataclasses.replace(SPEC, cloud=CloudSpec(zones=(Zone("us-east1-d"), Zone("us-central1-c"), ZONE)))
+    action = plan_create(spec, Snapshot()).actions[0]
+    assert isinstance(action, CreateNode)
+    assert action.zones == ("us-central1-c", "us-central1-b", "us-east1-d")
+
+
+def adopted(name: str) -> Node:
+    return dataclasses.replace(node(name), labels={labels.FLEET: "sherlock", labels.ADOPTED: "true"})
+
+
+def test_an_adopted_node_is_no_surplus_and_goes_with_the_fleet() -> None:
+    there = Snapshot((node("tpu-0"), node("tpu-1"), adopted("old")))
+    assert plan_create(SPEC, there).actions == ()
+    assert [action.name for action in plan_delete(there).actions] == ["old", "tpu-0", "tpu-1"]
+
+
+def test_orphans_are_what_the_file_does_not_know() -> None:
+    elsewhere = dataclasses.replace(node("tpu-0"), zone="europe-west4-a")
+    there = Snapshot(
+        (node("tpu-0"), elsewhere, node("tpu-7"), adopted("old")), queued=(queued("gone", QueuedState.FAILED),)
+    )
+    found = [(action.name, action.zone) for action in plan_orphans(SPEC, there).actions]
+    assert found == [("gone", ZONE), ("tpu-0", "europe-west4-a"), ("tpu-7", ZONE)]
+
+
+def test_what_has_outlived_its_ttl_is_known_by_its_label() -> None:
+    old = dataclasses.replace(node("tpu-0"), labels={labels.FLEET: "sherlock", labels.EXPIRES: "1000"})
+    there = Snapshot((old, node("tpu-1")))
+    assert plan_expired(there, 999.0).actions == ()
+    assert [action.name for action in plan_expired(there, 1000.0).actions] == ["tpu-0"]
+
+
+def test_a_deletion_names_the_queued_resource_that_goes_along() -> None:
+    there = Snapshot(
+        (dataclasses.replace(node("tpu-0"), queued="tpu-0"),), queued=(queued("tpu-0", QueuedState.ACTIVE),)
+    )
+    (action,) = plan_delete(there).actions
+    assert isinstance(action, DeleteNode)
+    assert action.queued == "tpu-0"

@@ -9,6 +9,7 @@ import typer
 
 from tpufleet import __version__
 from tpufleet.cli import (
+    adopt,
     collect,
     create,
     delete,
@@ -64,6 +65,7 @@ def options(
 
 app.command("init")(init.init)
 app.command("create")(create.create)
+app.command("adopt")(adopt.adopt)
 app.command("status")(status.status)
 app.command("ssh")(ssh.ssh)
 app.command("ssh-config")(ssh.ssh_config)

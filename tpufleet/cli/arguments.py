@@ -10,7 +10,7 @@ import typer
 from tpufleet.cli.session import Session
 from tpufleet.errors import UsageError
 from tpufleet.model import Scalar
-from tpufleet.names import ParamName
+from tpufleet.names import Duration, ParamName
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; touch nothing.")]
@@ -56,6 +56,17 @@ def shell_line(words: Sequence[str]) -> str:
         return words[0] if len(words) == 1 else quote(words)
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def duration(option: str, text: str) -> Duration:
+    """`30m` as given to `option`; raises UsageError."""
+    try:
+        found = Duration(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}", hint=f"{option} 30m") from error
+    if not found.seconds:
+        raise UsageError(f"{option} must be longer than nothing", hint=f"{option} 30m")
+    return found
 
 
 def settings(pairs: Iterable[str]) -> dict[ParamName, Scalar]:

@@ -2,50 +2,65 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from tpufleet.cli.arguments import DryRun, Yes, session
+from tpufleet.cli.arguments import DryRun, Yes, duration, session
 from tpufleet.cli.output import Output
-from tpufleet.cli.render import PLAN_COLUMNS, plan_fields, plan_rows
+from tpufleet.cli.render import PLAN_COLUMNS, bill_line, plan_fields, plan_rows
 from tpufleet.errors import Conflict
-from tpufleet.model import DeleteNode, Plan, Snapshot
+from tpufleet.model import DeleteNode, Plan, Spec
 from tpufleet.text import counted
 
 
-def create(context: typer.Context, yes: Yes = False, dry_run: DryRun = False) -> None:
+def create(
+    context: typer.Context,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="TIME", help="How long to wait for chips: 90s, 30m, 12h.")
+    ] = "30m",
+) -> None:
     """Make the fleet equal the file: nodes, keys, code.
 
-    Running it again changes nothing; what is missing or preempted is made, what the file dropped is deleted.
+    Running it again changes nothing; what is missing or preempted is made, what the file dropped is deleted. Where a
+    zone has no chips left the next one of the file is asked, then all of them again, until the time is over.
 
     Example: tpufleet create --dry-run
+
+    Example: tpufleet create --timeout 12h
     """
     from tpufleet.ops import create as operation
-    from tpufleet.ops.observe import find_nodes
+    from tpufleet.ops.observe import survey
     from tpufleet.plan import plan_create
     from tpufleet.ssh.keys import ensure_key
 
     this = session(context)
+    limit = duration("--timeout", timeout)
     if dry_run:
         spec = this.spec()
         operation.resolve_code(spec, this.paths(spec).directory)
-        show_plan(this.out, spec.fleet, plan_create(spec, Snapshot(this.nodes(spec))))
+        show_plan(this.out, spec, plan_create(spec, this.survey(spec)))
         return
     with this.fleet("create", start=True) as fleet, this.changing(fleet):
         code = operation.resolve_code(fleet.spec, fleet.paths.directory)
-        plan = plan_create(fleet.spec, Snapshot(find_nodes(fleet)))
+        there = survey(fleet.spec, fleet.cloud, fleet.spec.cloud.zones)
+        plan = plan_create(fleet.spec, there)
         if plan.conflicts:
             raise Conflict(plan.conflicts[0], hint="tpufleet create --dry-run")
         _confirm(this.out, plan, yes=yes)
-        created = operation.create(fleet, plan, code, ensure_key(fleet.paths.key))
+        key_line = ensure_key(fleet.paths.key)
+        created = operation.create(fleet, plan, there.nodes, code, key_line, limit_s=limit.seconds)
     views, commit = created.views, code.commit if code else None
     nodes, chips = len({view.host.node for view in views}), sum(len(view.chips) for view in views)
-    there = ", ".join((counted(nodes, "node"), counted(len(views), "host"), counted(chips, "chip")))
-    this.out.line(f"{fleet.spec.fleet}: {there} ready" + ("" if created.changed else "; nothing to do"))
+    ready = ", ".join((counted(nodes, "node"), counted(len(views), "host"), counted(chips, "chip")))
+    this.out.line(f"{fleet.spec.fleet}: {ready} ready" + ("" if created.changed else "; nothing to do"))
     this.out.data(
         fleet=fleet.spec.fleet,
         dry_run=False,
         changed=created.changed,
-        actions=plan_fields(plan),
+        actions=plan_fields(plan, trc=fleet.spec.cloud.trc),
         conflicts=[],
         hosts=[
             {"name": view.host.name, "address": view.host.address, "chips": len(view.chips), "commit": commit}
@@ -54,16 +69,19 @@ def create(context: typer.Context, yes: Yes = False, dry_run: DryRun = False) ->
     )
 
 
-def show_plan(out: Output, fleet: str, plan: Plan) -> None:
-    """The plan as a table and as JSON."""
+def show_plan(out: Output, spec: Spec, plan: Plan) -> None:
+    """The plan as a table and as JSON, with what the new nodes cost."""
+    fields = plan_fields(plan, trc=spec.cloud.trc)
     if plan.actions:
-        out.table(PLAN_COLUMNS, plan_rows(plan))
+        out.table(PLAN_COLUMNS, plan_rows(fields), numbers=("usd/h",))
+    if bill := bill_line(plan, trc=spec.cloud.trc):
+        out.line(bill)
     for conflict in plan.conflicts:
         out.line(f"in the way: {conflict}")
     if not plan.actions and not plan.conflicts:
         out.line("nothing to do")
     changed = bool(plan.actions)
-    out.data(fleet=fleet, dry_run=True, changed=changed, actions=plan_fields(plan), conflicts=list(plan.conflicts))
+    out.data(fleet=spec.fleet, dry_run=True, changed=changed, actions=fields, conflicts=list(plan.conflicts))
 
 
 def _confirm(out: Output, plan: Plan, *, yes: bool) -> None:

@@ -2,56 +2,86 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tpufleet.cli.arguments import DryRun, Yes, session
 from tpufleet.cli.create import show_plan
-from tpufleet.model import Snapshot
+from tpufleet.cloud.port import ALL_ZONES
+from tpufleet.errors import UsageError
+from tpufleet.model import Plan, Snapshot, Spec
+
+if TYPE_CHECKING:
+    from tpufleet.ops.delete import Proof
 
 
 def delete(
     context: typer.Context,
     nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE...]", help="Only these; default: all.")] = None,
+    orphans: Annotated[
+        bool, typer.Option("--orphans", help="Only what bears the fleet's label and the file doesn't know, anywhere.")
+    ] = False,
+    expired: Annotated[bool, typer.Option("--expired", help="Only nodes whose ttl is over.")] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
     """Take the fleet down, and prove it.
 
-    Waits until all is gone, then lists every zone of the file.
+    Nodes go with their queued resources. Waits until all is gone, then lists every zone of the file.
 
     Example: tpufleet collect && tpufleet delete --yes
+
+    Example: tpufleet delete --orphans --dry-run
     """
     from tpufleet.ops import delete as operation
-    from tpufleet.ops.observe import find_nodes
-    from tpufleet.plan import plan_delete
+    from tpufleet.ops.observe import survey
 
     this = session(context)
+    if sum((bool(nodes), orphans, expired)) > 1:
+        raise UsageError("name nodes, or say --orphans, or --expired")
     if dry_run:
         spec = this.spec()
-        show_plan(this.out, spec.fleet, plan_delete(Snapshot(this.nodes(spec)), nodes or ()))
+        show_plan(this.out, spec, _plan(spec, this.survey(spec, everywhere=orphans), nodes or (), orphans, expired))
         return
     with this.fleet("delete") as fleet, this.changing(fleet):
-        plan = plan_delete(Snapshot(find_nodes(fleet)), nodes or ())
+        there = survey(fleet.spec, fleet.cloud, [ALL_ZONES] if orphans else fleet.spec.cloud.zones)
+        plan = _plan(fleet.spec, there, nodes or (), orphans, expired)
         if plan.actions and not yes:
-            going = operation.at_risk(fleet, plan)
+            going = operation.at_risk(fleet, plan, there)
             lost = f" {len(going)} runs have not ended: {', '.join(going[:3])}." if going else ""
-            this.out.confirm(
-                f"Delete {', '.join(action.name for action in plan.actions)}, with all on them?{lost}", yes=yes
-            )
-        proof = operation.delete(fleet, plan)
+            doomed = ", ".join(_named(action.name, action.zone, there) for action in plan.actions)
+            this.out.confirm(f"Delete {doomed}, with all on them?{lost}", yes=yes)
+        proof = operation.delete(fleet, plan, there, everywhere=orphans)
     if not plan.actions:
         this.out.line("nothing to do")
     for item in proof:
-        this.out.line(
-            f"{item.zone}: {item.nodes} nodes, {item.queued_resources} queued resources of {fleet.spec.fleet}"
-        )
+        this.out.line(_proven(item, fleet.spec.fleet))
     this.out.data(
         fleet=fleet.spec.fleet,
         dry_run=False,
         deleted=[action.name for action in plan.actions],
         proof=[{"zone": item.zone, "nodes": item.nodes, "queued_resources": item.queued_resources} for item in proof],
     )
-    if not nodes:
+    if not (nodes or orphans or expired):
         operation.raise_unless_empty(proof)
+
+
+def _plan(spec: Spec, there: Snapshot, nodes: Sequence[str], orphans: bool, expired: bool) -> Plan:
+    from tpufleet.plan import plan_delete, plan_expired, plan_orphans
+
+    if orphans:
+        return plan_orphans(spec, there)
+    return plan_expired(there, time.time()) if expired else plan_delete(there, nodes)
+
+
+def _named(name: str, zone: str, there: Snapshot) -> str:
+    adopted = any(node.adopted for node in there.nodes if (node.name, node.zone) == (name, zone))
+    return f"{name} (adopted)" if adopted else name
+
+
+def _proven(item: Proof, fleet: str) -> str:
+    zone = "all zones" if item.zone == ALL_ZONES else item.zone
+    return f"{zone}: {item.nodes} nodes, {item.queued_resources} queued resources of {fleet}"

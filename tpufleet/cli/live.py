@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,9 +15,10 @@ from rich.text import Text
 
 from tpufleet.cli.render import MARKS
 from tpufleet.model import Event
-from tpufleet.text import clean
+from tpufleet.text import clean, lasted
 
 MAX_LINES = 30
+SHOWN_AFTER_S = 3.0
 STYLES = {"info": "dim", "done": "green", "failed": "red"}
 
 
@@ -27,7 +29,7 @@ class EventBoard:
     """
 
     def __init__(self, console: Console) -> None:
-        self._events: dict[str, Event] = {}
+        self._events: dict[str, tuple[Event, float]] = {}  # by subject, and when it came
         self._changing = threading.Lock()
         self._spinner = Spinner("dots")
         self._live = Live(
@@ -48,7 +50,7 @@ class EventBoard:
 
     def tell(self, event: Event) -> None:
         with self._changing:
-            self._events[event.subject] = event
+            self._events[event.subject] = (event, time.monotonic())
         if not self._live.is_started:
             self._live.start()
 
@@ -59,7 +61,13 @@ class EventBoard:
         table.add_column(width=1)
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
-        for event in events:
+        for event, since in events:
             mark = self._spinner if event.state == "info" else Text(MARKS[event.state], STYLES[event.state])
-            table.add_row(mark, Text(clean(event.subject)), Text(clean(event.text)))
+            table.add_row(mark, Text(clean(event.subject)), Text(clean(event.text) + _ageing(event, since)))
         return table if events else Group()
+
+
+def _ageing(event: Event, since: float) -> str:
+    """How long nothing has happened, beside what goes on: a wait that is seen to be one."""
+    seconds = time.monotonic() - since
+    return f"  ({lasted(seconds)})" if event.state == "info" and seconds >= SHOWN_AFTER_S else ""

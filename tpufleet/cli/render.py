@@ -7,44 +7,85 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tpufleet.model import AwaitNode, CreateNode, DeleteNode, HostView, Node, Plan, Snapshot, StartNode
-from tpufleet.text import size
+from tpufleet.model import (
+    AwaitNode,
+    CreateNode,
+    DeleteNode,
+    HostView,
+    Node,
+    NodePool,
+    Plan,
+    Queued,
+    Snapshot,
+    StartNode,
+)
+from tpufleet.text import lasted, size
 
 MARKS = {"info": "·", "done": "✓", "failed": "✗"}  # by an event's state
 PLAIN_MARKS = {"info": "-", "done": "ok", "failed": "FAILED"}  # where the terminal can't show those
-PLAN_COLUMNS = ("action", "node", "type", "zone", "why")
+PLAN_COLUMNS = ("action", "node", "type", "zone", "usd/h", "why")
 RUN_COLUMNS = ("run", "state", "chip", "step", "metrics")
 CHIP_COLUMNS = ("chip", "state", "what")
 HOST_COLUMNS = ("host", "address", "chips", "disk free", "memory free", "code", "says")
 
 
-def plan_fields(plan: Plan) -> list[dict[str, Any]]:
-    """The plan's actions as JSON."""
+def plan_fields(plan: Plan, *, trc: bool) -> list[dict[str, Any]]:
+    """The plan's actions as JSON; under a `trc` grant nodes cost nothing."""
     fields: list[dict[str, Any]] = []
     for action in plan.actions:
         match action:
-            case CreateNode(name, zone, pool):
+            case CreateNode(name, zones, pool):
                 more = {
+                    "zones": list(zones),
                     "accelerator": pool.accelerator,
                     "runtime": pool.runtime or pool.type.runtime,
                     "spot": pool.spot,
+                    "queued": pool.queued,
+                    "usd_per_hour": 0.0 if trc else pool.type.usd_per_hour(spot=pool.spot),
                 }
-                fields.append({"action": "create", "node": name, "zone": zone, **more})
+                fields.append({"action": "create", "node": name, "zone": action.zone, **more})
             case StartNode(name, zone):
                 fields.append({"action": "start", "node": name, "zone": zone})
-            case AwaitNode(name, zone):
-                fields.append({"action": "await", "node": name, "zone": zone})
-            case DeleteNode(name, zone, why):
-                fields.append({"action": "delete", "node": name, "zone": zone, "why": why})
+            case AwaitNode(name, zone, queued):
+                fields.append({"action": "await", "node": name, "zone": zone, "queued": queued})
+            case DeleteNode(name, zone, why, _, queued):
+                fields.append({"action": "delete", "node": name, "zone": zone, "why": why, "queued_resource": queued})
     return fields
 
 
-def plan_rows(plan: Plan) -> list[tuple[str, ...]]:
+def plan_rows(fields: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """The plan's actions as rows of PLAN_COLUMNS."""
     return [
-        (item["action"], item["node"], item.get("accelerator", ""), item["zone"], item.get("why", ""))
-        for item in plan_fields(plan)
+        (
+            item["action"],
+            item["node"],
+            item.get("accelerator", "") + (" spot" if item.get("spot") else ""),
+            " or ".join(item.get("zones") or [item["zone"]]),
+            _usd(item["usd_per_hour"]) if "usd_per_hour" in item else "",
+            item.get("why", "through the queue" if item.get("queued") is True else ""),
+        )
+        for item in fields
     ]
+
+
+def bill_line(plan: Plan, *, trc: bool) -> str:
+    """What the nodes to be made cost by the hour, in all three ways of paying; empty when none is made."""
+    pools = [action.pool for action in plan.actions if isinstance(action, CreateNode)]
+    if not pools:
+        return ""
+    ways = {spot: [pool.type.usd_per_hour(spot=spot) for pool in pools] for spot in (False, True)}
+    demand, spot = (None if None in prices else math.fsum(filter(None, prices)) for prices in ways.values())
+    chosen = "0 USD an hour (TRC grant)" if trc else f"{_usd(_total(pools))} USD an hour"
+    return f"the new nodes cost about {chosen}; on demand {_usd(demand)}, spot {_usd(spot)}, under a TRC grant 0"
+
+
+def _total(pools: Sequence[NodePool]) -> float | None:
+    prices = [pool.type.usd_per_hour(spot=pool.spot) for pool in pools]
+    return None if None in prices else math.fsum(filter(None, prices))
+
+
+def _usd(price: float | None) -> str:
+    return "?" if price is None else f"{price:.2f}"
 
 
 def snapshot_fields(fleet: str, snapshot: Snapshot) -> dict[str, Any]:
@@ -52,7 +93,7 @@ def snapshot_fields(fleet: str, snapshot: Snapshot) -> dict[str, Any]:
     nodes = [
         _node_fields(node, [view for view in snapshot.hosts if view.host.node == node.name]) for node in snapshot.nodes
     ]
-    return {"fleet": fleet, "nodes": nodes}
+    return {"fleet": fleet, "nodes": nodes, "queued": [_queued_fields(item) for item in snapshot.queued]}
 
 
 def chip_rows(views: Iterable[HostView]) -> list[tuple[str, ...]]:
@@ -144,8 +185,35 @@ def _node_fields(node: Node, views: Sequence[HostView]) -> dict[str, Any]:
         "health": node.health,
         "accelerator": node.accelerator,
         "created": node.created,
+        "expires": None if node.expires is None else datetime.fromtimestamp(node.expires, UTC).isoformat(),
+        "adopted": node.adopted,
+        "queued": node.queued,
         "hosts": [_host_fields(view) for view in views],
     }
+
+
+def _queued_fields(queued: Queued) -> dict[str, Any]:
+    return {
+        "name": queued.name,
+        "zone": queued.zone,
+        "state": queued.state,
+        "node": queued.node,
+        "accelerator": queued.accelerator,
+        "why": queued.why,
+    }
+
+
+def node_state(node: Node, now: datetime | None = None) -> str:
+    """`READY`, `READY, adopted`, `READY, ends in 3 h 12 min`."""
+    words = [str(node.state)]
+    if node.health not in ("HEALTHY", "HEALTH_UNSPECIFIED", ""):
+        words.append(node.health)
+    if node.adopted:
+        words.append("adopted")
+    if node.expires is not None:
+        left = node.expires - (now or datetime.now(UTC)).timestamp()
+        words.append(f"ends in {lasted(left)}" if left > 0 else "its ttl is over")
+    return ", ".join(words)
 
 
 def _host_fields(view: HostView) -> dict[str, Any]:

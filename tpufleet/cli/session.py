@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tpufleet.cli.output import Output
 from tpufleet.errors import UsageError
-from tpufleet.model import Node, Provider, Spec
+from tpufleet.model import Provider, Snapshot, Spec
 from tpufleet.paths import LocalPaths
 
 if TYPE_CHECKING:
@@ -57,15 +57,16 @@ class Session:
             emit = stack.enter_context(self.out.progress())
             yield Fleet(spec, paths, cloud, dialer, trust, journal, command, emit, dry_run)
 
-    def nodes(self, spec: Spec) -> tuple[Node, ...]:
-        """The fleet's nodes, for a look that leaves no trace at home; a cloud that was never started has none."""
-        from tpufleet.ops.observe import list_nodes
+    def survey(self, spec: Spec, *, everywhere: bool = False) -> Snapshot:
+        """What the fleet holds, for a look that leaves no trace at home; a cloud that was never started has nothing."""
+        from tpufleet.cloud.port import ALL_ZONES
+        from tpufleet.ops.observe import survey
 
         paths = self.paths(spec)
         if spec.cloud.provider is Provider.EMULATOR and not paths.emulator.exists():
-            return ()
+            return Snapshot()
         with _cloud(spec, paths, start=False) as cloud:
-            return list_nodes(spec, cloud)
+            return survey(spec, cloud, [ALL_ZONES] if everywhere else spec.cloud.zones)
 
     @contextlib.contextmanager
     def changing(self, fleet: Fleet) -> Generator[None]:

@@ -8,7 +8,7 @@ import typer
 
 from tpufleet.cli.arguments import session
 from tpufleet.cli.output import Output
-from tpufleet.cli.render import CHIP_COLUMNS, HOST_COLUMNS, age, chip_rows, host_rows, snapshot_fields
+from tpufleet.cli.render import CHIP_COLUMNS, HOST_COLUMNS, age, chip_rows, host_rows, node_state, snapshot_fields
 from tpufleet.model import Node, NodePool, Snapshot
 
 
@@ -23,16 +23,21 @@ def status(context: typer.Context) -> None:
     this = session(context)
     with this.fleet("status") as fleet:
         snapshot = observe(fleet)
-    _show(this.out, snapshot, {str(name): pool for name, pool in wanted_nodes(fleet.spec).items()})
+    wanted = {str(name): pool for name, pool in wanted_nodes(fleet.spec).items()}
+    _show(this.out, snapshot, wanted, trc=fleet.spec.cloud.trc)
     this.out.data(**snapshot_fields(fleet.spec.fleet, snapshot))
 
 
-def _show(out: Output, snapshot: Snapshot, wanted: dict[str, NodePool]) -> None:
+def _show(out: Output, snapshot: Snapshot, wanted: dict[str, NodePool], *, trc: bool) -> None:
     there = {node.name for node in snapshot.nodes}
     rows = [
-        (node.name, node.accelerator, node.zone, node.state, age(node.created), _cost(node)) for node in snapshot.nodes
+        (node.name, node.accelerator, node.zone, node_state(node), age(node.created), _cost(node, trc=trc))
+        for node in snapshot.nodes
     ]
-    rows += [(name, pool.accelerator, "", "absent", "", "") for name, pool in wanted.items() if name not in there]
+    waiting = {queued.node: queued for queued in snapshot.queued if queued.node not in there}
+    rows += [(name, item.accelerator, item.zone, f"queue: {item.state}", "", "") for name, item in waiting.items()]
+    absent = {name: pool for name, pool in wanted.items() if name not in there | set(waiting)}
+    rows += [(name, pool.accelerator, "", "absent", "", "") for name, pool in absent.items()]
     out.table(("node", "type", "zone", "state", "age", "cost so far"), rows, numbers=("cost so far",))
     if snapshot.hosts:
         out.line()
@@ -44,8 +49,10 @@ def _show(out: Output, snapshot: Snapshot, wanted: dict[str, NodePool]) -> None:
         out.line(f"{counts.total()} chips: " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
 
 
-def _cost(node: Node) -> str:
+def _cost(node: Node, *, trc: bool) -> str:
     """By the price list, on demand or spot; under a TPU Research Cloud grant it is nothing."""
+    if trc:
+        return "0 (TRC)"
     from datetime import UTC, datetime
 
     from tpufleet.accelerators import lookup
@@ -56,5 +63,5 @@ def _cost(node: Node) -> str:
         hours = (datetime.now(UTC) - datetime.fromisoformat(node.created or "")).total_seconds() / 3600
     except (UsageError, ValueError):
         return ""
-    price = kind.generation.spot_usd if node.spot else kind.generation.on_demand_usd
-    return "" if price is None else f"{price * kind.chips * hours:.2f} USD"
+    price = kind.usd_per_hour(spot=node.spot)
+    return "" if price is None else f"{price * hours:.2f} USD"

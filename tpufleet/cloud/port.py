@@ -1,4 +1,4 @@
-"""What tpufleet asks of a cloud. One adapter (`tpu_api`) serves Google Cloud and the rehearsal cloud alike."""
+"""What tpufleet asks of a cloud. `tpu_api` serves Google Cloud and the rehearsal cloud alike, `inventory` no cloud."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tpufleet.model import Node
+from tpufleet.model import Node, Queued
 
-FLEET_LABEL = "tpufleet"  # every node of a fleet bears it, so that it is found without local state
+ALL_ZONES = "-"  # Google's own wildcard for a location in lists
 
 
 @dataclass(frozen=True)
 class NodeRequest:
-    """A node to be made; `metadata` carries the operator's key, since two later writers would lose keys."""
+    """A node to be made; `metadata` carries the operator's key, since two later writers would lose keys.
+
+    `scopes` are OAuth scopes in full. `queued` asks for a queued resource of the node's name that makes the node;
+    it gives up `valid_s` seconds after the asking, if that is set.
+    """
 
     name: str
     zone: str
@@ -22,10 +26,20 @@ class NodeRequest:
     spot: bool
     labels: Mapping[str, str]
     metadata: Mapping[str, str]
+    network: str | None = None
+    subnetwork: str | None = None
+    external_ips: bool = True
+    service_account: str | None = None
+    scopes: tuple[str, ...] = ()
+    data_disk: str | None = None
+    queued: bool = False
+    valid_s: float | None = None
 
 
 class Pending(Protocol):
     """A long-running operation that was asked for."""
+
+    name: str
 
     def finished(self) -> bool:
         """True when it ended well, False while it goes on; raises a CloudError when it failed."""
@@ -38,11 +52,18 @@ class Cloud(Protocol):
     ssh_port: int
 
     def nodes(self, zone: str) -> tuple[Node, ...]:
-        """All nodes of the zone, whoever made them."""
+        """All nodes of the zone (or of ALL_ZONES), whoever made them."""
+        ...
+
+    def queued(self, zone: str) -> tuple[Queued, ...]:
+        """All queued resources of the zone (or of ALL_ZONES), whoever asked for them."""
         ...
 
     def create(self, request: NodeRequest) -> Pending | None:
-        """Ask for a node; None when a node of that name, fleet and type is there already."""
+        """Ask for a node; None when a node (or queued resource) of that name, fleet and type is there already.
+
+        A call whose answer was lost is looked into before it is made again, so that one wish makes one node.
+        """
         ...
 
     def start(self, name: str, zone: str) -> Pending: ...
@@ -51,12 +72,23 @@ class Cloud(Protocol):
         """Ask for the end of a node; None when there is none."""
         ...
 
-    def host_keys(self, name: str, zone: str) -> Sequence[str | None]:
-        """Each worker's SSH host key line (`ssh-ed25519 AAAA…`), in the workers' order; None if not yet known."""
+    def delete_queued(self, name: str, zone: str) -> Pending | None:
+        """Ask for the end of a queued resource and of the node that it made; None when there is none."""
         ...
 
-    def queued_resources(self, zone: str) -> tuple[str, ...]:
-        """The names of all queued resources of the zone."""
+    def update(
+        self,
+        name: str,
+        zone: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Pending:
+        """Replace a READY node's labels, its metadata, or both, whole."""
+        ...
+
+    def host_keys(self, name: str, zone: str) -> Sequence[str | None]:
+        """Each worker's SSH host key line (`ssh-ed25519 AAAA…`), in the workers' order; None if not yet known."""
         ...
 
     def close(self) -> None: ...

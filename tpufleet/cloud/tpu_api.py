@@ -1,232 +1,338 @@
-"""The Cloud TPU API through Google's own client over REST; the only module that imports it.
+"""Google's Cloud TPU API v2 behind `cloud.port`, for Google Cloud and the rehearsal cloud alike.
 
-The same code speaks to Google and to the rehearsal cloud; only endpoint and credentials differ. Every call has a
-time-out and an explicit retry, since the client's own default for both is "none". The API is in maintenance mode
-(v2 to v6e), which is why it stays behind `cloud.port`.
+Google's own client over REST makes the calls; only endpoint and credentials differ. Every call has a time-out and is
+retried here (`retry`), since the client's own default for both is "none". The API is in maintenance mode (v2 to v6e),
+which is why it stays behind a port.
 """
 
-# Google's client and its libraries are only partly typed: what comes out of them is `Any` until `_node` names it.
+# Google's client is only partly typed: what comes out of it is `Any` until `wire` names it.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+import functools
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
-import requests.exceptions
-from google.api_core import exceptions as google_errors
-from google.api_core.retry import Retry
-from google.auth.credentials import AnonymousCredentials, Credentials
+from google.auth.exceptions import GoogleAuthError
 from google.cloud import tpu_v2
-from google.cloud.tpu_v2.services.tpu.transports.rest import TpuRestTransport
+from google.rpc import code_pb2, error_details_pb2  # noqa: F401 (the second one lets details of operations be read)
 
-from tpufleet.cloud.classify import classify
-from tpufleet.cloud.port import FLEET_LABEL, NodeRequest, Pending
-from tpufleet.errors import CloudError, CloudUnreachable, Conflict, NotFound, PermissionDenied
-from tpufleet.model import Node, NodeState
+from tpufleet.cloud import wire
+from tpufleet.cloud.bucket import TokenBucket
+from tpufleet.cloud.calls import Caller, answered, credential_trouble
+from tpufleet.cloud.classify import classify, timed_out
+from tpufleet.cloud.port import NodeRequest, Pending
+from tpufleet.cloud.retry import Patience, Time, persistently
+from tpufleet.cloud.transport import Anonymous, Transport
+from tpufleet.errors import AlreadyExists, CloudUnreachable, Conflict, NotFound
+from tpufleet.model import Node, Queued
+
+T = TypeVar("T")
 
 TIMEOUT_S = 30.0
-SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]  # fixed at creation; the default can only read storage
-TRANSIENT = (
-    google_errors.TooManyRequests,
-    google_errors.ServiceUnavailable,
-    google_errors.BadGateway,
-    google_errors.GatewayTimeout,
-    google_errors.InternalServerError,
-)
-SPELLED_STATUS = {  # where the answer carries no google.rpc.Code of its own
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    409: "ALREADY_EXISTS",
-    429: "RESOURCE_EXHAUSTED",
-    500: "INTERNAL",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
-RPC_CODES = {3: "INVALID_ARGUMENT", 5: "NOT_FOUND", 6: "ALREADY_EXISTS", 7: "PERMISSION_DENIED"} | {
-    8: "RESOURCE_EXHAUSTED",
-    9: "FAILED_PRECONDITION",
-    10: "ABORTED",
-    13: "INTERNAL",
-    14: "UNAVAILABLE",
-}
+GOOGLE = "https://tpu.googleapis.com"
+GOOGLES_PATIENCE = Patience(rate_s=120, transient_s=30)  # a quota "per minute" is free again after a minute
+REHEARSALS_PATIENCE = Patience(rate_s=5, transient_s=5)
+# Google allows about 91 creations a minute and project (marin #6198)
+CREATIONS_PER_MINUTE, CREATIONS_AT_ONCE = 60, 10
+LIVES = 50  # how often one name may be made and deleted while Google remembers request ids
+
+
+@dataclass(frozen=True)
+class Access:
+    """A transport, and the member it speaks for, as IAM names it, if that is known."""
+
+    transport: Transport
+    member: str | None = None
 
 
 def google(project: str) -> TpuCloud:
-    """The real thing, with application-default credentials; raises PermissionDenied when there are none."""
-    import google.auth
-    from google.auth.exceptions import DefaultCredentialsError
-
-    try:
-        credentials, _ = cast("tuple[Credentials, str | None]", google.auth.default(scopes=SCOPES))
-    except DefaultCredentialsError as error:
-        raise PermissionDenied(
-            "no Google credentials were found", hint="gcloud auth application-default login"
-        ) from error
-    return TpuCloud(project, TpuRestTransport(credentials=credentials), ssh_port=22, patience_s=60)
+    """The real thing. Application-default credentials are looked for at the first call, not here."""
+    bucket = TokenBucket(CREATIONS_PER_MINUTE, CREATIONS_AT_ONCE)
+    return TpuCloud(project, _google_access, ssh_port=22, patience=GOOGLES_PATIENCE, bucket=bucket)
 
 
 def rehearsal(project: str, url: str, ssh_port: int) -> TpuCloud:
     """The emulator at `url` (http://127.0.0.1:PORT)."""
-    host = url.removeprefix("http://")
-    transport = TpuRestTransport(host=host, url_scheme="http", credentials=AnonymousCredentials())
-    return TpuCloud(project, transport, ssh_port=ssh_port, patience_s=5)
+
+    def access() -> Access:
+        return Access(Transport(Anonymous(), url, direct=True))
+
+    return TpuCloud(project, access, ssh_port=ssh_port, patience=REHEARSALS_PATIENCE)
+
+
+def _google_access() -> Access:
+    """Raises PermissionDenied where there are no credentials."""
+    import google.auth
+    from google.auth.credentials import Credentials
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about a missing quota project: where it matters the API says so
+            found = google.auth.default(scopes=wire.SCOPES)
+    except GoogleAuthError as error:
+        raise credential_trouble(error) from error
+    credentials = cast("Credentials", found[0])
+    robot = getattr(credentials, "service_account_email", None)
+    person = getattr(credentials, "account", None)
+    member = f"serviceAccount:{robot}" if robot else f"user:{person}" if person else None
+    return Access(Transport(credentials, GOOGLE), member)
 
 
 class TpuCloud:
-    """`cloud.port.Cloud` over `TpuClient`. `patience_s` bounds the retries of one call."""
+    """`cloud.port.Cloud` over `TpuClient`; `access` is called once, before the first call."""
 
-    def __init__(self, project: str, transport: TpuRestTransport, *, ssh_port: int, patience_s: float) -> None:
+    def __init__(
+        self,
+        project: str,
+        access: Callable[[], Access],
+        *,
+        ssh_port: int,
+        patience: Patience,
+        bucket: TokenBucket | None = None,
+        at: Time | None = None,
+    ) -> None:
         self.ssh_port = ssh_port
-        self._parent = f"projects/{project}/locations"
-        self._client = tpu_v2.TpuClient(transport=transport)
-        self._options: dict[str, Any] = {
-            "timeout": TIMEOUT_S,
-            "retry": Retry(
-                predicate=lambda error: isinstance(error, TRANSIENT),
-                initial=0.3,
-                maximum=10.0,
-                timeout=patience_s,
-            ),
-        }
+        self._project = project
+        self._access = access
+        self._patience = patience
+        self._bucket = bucket
+        self._at = at
+        self._opening = threading.Lock()
+        self._opened: tuple[tpu_v2.TpuClient, Caller] | None = None
+
+    # ------------------------------------------------------------------------------------------------- looking
 
     def nodes(self, zone: str) -> tuple[Node, ...]:
-        def call() -> list[Any]:
-            return list(self._client.list_nodes(parent=f"{self._parent}/{zone}", **self._options))
+        return tuple(wire.node_from(raw) for raw in self._list("list_nodes", "nodes", zone))
 
-        return tuple(_node(raw, zone) for raw in _asked(call, zone))
+    def queued(self, zone: str) -> tuple[Queued, ...]:
+        found = self._list("list_queued_resources", "queued_resources", zone)
+        return tuple(wire.queued_from(raw) for raw in found)
+
+    def host_keys(self, name: str, zone: str) -> Sequence[str | None]:
+        query = {"name": self._node(zone, name), "query_path": "hostkeys/", "worker_ids": [""]}
+        answer = self._call("get_guest_attributes", name, zone, query)
+        return tuple(wire.host_key(worker) for worker in answer.guest_attributes)
+
+    # ------------------------------------------------------------------------------------------------- changing
 
     def create(self, request: NodeRequest) -> Pending | None:
-        def call() -> Any:
-            return self._client.create_node(
-                parent=f"{self._parent}/{request.zone}",
-                node=_wire(request),
-                node_id=request.name,
-                **self._options,
-            )
+        ask, there = (self._ask_queued, self._queued_there) if request.queued else (self._ask_node, self._node_there)
+        asked = False
+
+        def once() -> Pending | None:
+            nonlocal asked
+            if asked and there(request):
+                return None  # the answer to the first asking was lost, not the asking
+            if self._bucket:
+                self._bucket.take()
+            asked = True
+            try:
+                return ask(request)
+            except AlreadyExists:
+                if not there(request):
+                    raise
+                return None
 
         try:
-            return self._pending(_asked(call, request.name), request.name)
-        except Conflict:
-            # CreateNode has no request id: a create whose answer was lost shows up here, as our own node.
-            if not self._is_ours(request):
-                raise
-            return None
+            return self._persistently(once)
+        except CloudUnreachable as error:
+            if asked:
+                error.hint = f"whether {request.name} was made is not known: run the same command again, which looks"
+            raise
 
-    def start(self, name: str, zone: str) -> Pending:
-        request = tpu_v2.StartNodeRequest(name=self._name(zone, name))
-        return self._pending(_asked(lambda: self._client.start_node(request, **self._options), name), name)
+    def start(self, name: str, zone: str) -> Pending | None:
+        try:
+            raw = self._call("start_node", name, zone, {"name": self._node(zone, name)})
+        except Conflict:
+            if _state_of(self._get_node(name, zone)) in ("STARTING", "READY"):
+                return None
+            raise
+        return self._pending(raw, name, zone)
 
     def delete(self, name: str, zone: str) -> Pending | None:
-        def call() -> Any:
-            return self._client.delete_node(name=self._name(zone, name), **self._options)
+        return self._end("delete_node", {"name": self._node(zone, name)}, name, zone, self._get_node)
 
+    def delete_queued(self, name: str, zone: str) -> Pending | None:
+        asked = {"name": self._queued(zone, name), "force": True}
+        return self._end("delete_queued_resource", asked, name, zone, self._get_queued)
+
+    def update(
+        self,
+        name: str,
+        zone: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Pending:
+        asked = wire.changes(self._node(zone, name), labels, metadata)
+        return self._pending(self._call("update_node", name, zone, asked), name, zone)
+
+    def close(self) -> None:
+        if self._opened:
+            self._opened[0].transport.close()
+
+    # ------------------------------------------------------------------------------------------------- one wish, one node
+
+    def _ask_node(self, request: NodeRequest) -> Pending:
+        asked = {
+            "parent": self._zone(request.zone),
+            "node_id": request.name,
+            "node": wire.node_to_make(request, self._project),
+        }
+        return self._pending(self._once("create_node", request.name, request.zone, asked), request.name, request.zone)
+
+    def _ask_queued(self, request: NodeRequest) -> Pending:
+        """Google answers a request id that it knows with the operation of then, and makes nothing.
+
+        So a name that was made, deleted, and is made anew within the hour needs another id: where the operation is
+        done and the resource isn't there, this was an earlier life of the name, and the next id is tried. Should
+        the resource only not be visible yet, the next id meets AlreadyExists: the name itself is never made twice.
+        """
+        for life in range(LIVES):
+            asked = {
+                "parent": self._zone(request.zone),
+                "queued_resource_id": request.name,
+                "queued_resource": wire.queued_to_make(request, self._project),
+                "request_id": wire.request_id(request, self._project, life),
+            }
+            raw = self._once("create_queued_resource", request.name, request.zone, asked)
+            if not raw.operation.done or self._get_queued(request.name, request.zone) is not None:
+                return self._pending(raw, request.name, request.zone)
+        raise Conflict(f"made and deleted {LIVES} times within the last hour", where=request.name, hint="wait an hour")
+
+    def _node_there(self, request: NodeRequest) -> bool:
+        return _same(self._get_node(request.name, request.zone), request, wire.unlike_node)
+
+    def _queued_there(self, request: NodeRequest) -> bool:
+        return _same(self._get_queued(request.name, request.zone), request, wire.unlike_queued)
+
+    def _end(
+        self, method: str, asked: Mapping[str, Any], name: str, zone: str, get: Callable[[str, str], Any]
+    ) -> Pending | None:
+        """None when there is nothing to delete, or it is being deleted already (the first answer may be lost)."""
         try:
-            return self._pending(_asked(call, name), name)
+            return self._pending(self._call(method, name, zone, asked), name, zone)
+        except NotFound:
+            return None
+        except Conflict:
+            if _state_of(get(name, zone)) in (None, "DELETING"):
+                return None
+            raise
+
+    # ------------------------------------------------------------------------------------------------- one call
+
+    def _get_node(self, name: str, zone: str) -> Any:
+        """The raw node, None where there is none."""
+        return self._there("get_node", name, zone, self._node(zone, name))
+
+    def _get_queued(self, name: str, zone: str) -> Any:
+        return self._there("get_queued_resource", name, zone, self._queued(zone, name))
+
+    def _there(self, method: str, name: str, zone: str, full_name: str) -> Any:
+        try:
+            return self._call(method, name, zone, {"name": full_name})
         except NotFound:
             return None
 
-    def host_keys(self, name: str, zone: str) -> Sequence[str | None]:
-        request = tpu_v2.GetGuestAttributesRequest(name=self._name(zone, name), query_path="hostkeys/", worker_ids=[""])
-        answer = _asked(lambda: self._client.get_guest_attributes(request, **self._options), name)
-        return tuple(_host_key(worker) for worker in answer.guest_attributes)
+    def _list(self, method: str, field: str, zone: str) -> list[Any]:
+        """All pages. A zone that Google itself couldn't reach is an error: nothing is known of it."""
 
-    def queued_resources(self, zone: str) -> tuple[str, ...]:
-        def call() -> list[Any]:
-            return list(self._client.list_queued_resources(parent=f"{self._parent}/{zone}", **self._options))
+        def once() -> list[Any]:
+            pages = list(self._once(method, zone, zone, {"parent": self._zone(zone)}, lambda pager: list(pager.pages)))
+            if unheard := sorted({wire.short(one) for page in pages for one in page.unreachable}):
+                raise CloudUnreachable(
+                    f"Google does not reach {', '.join(unheard)}", where=zone, hint="try again later"
+                )
+            return [raw for page in pages for raw in getattr(page, field)]
 
-        return tuple(str(raw.name).rpartition("/")[2] for raw in _asked(call, zone))
+        return self._persistently(once)
 
-    def close(self) -> None:
-        self._client.transport.close()
+    def _call(self, method: str, subject: str, zone: str, asked: Mapping[str, Any]) -> Any:
+        return self._persistently(lambda: self._once(method, subject, zone, asked))
 
-    def _name(self, zone: str, node: str) -> str:
-        return f"{self._parent}/{zone}/nodes/{node}"
+    def _once(
+        self, method: str, subject: str, zone: str, asked: Mapping[str, Any], then: Callable[[Any], Any] | None = None
+    ) -> Any:
+        client, caller = self._open()
 
-    def _pending(self, started: Any, subject: str) -> Operation:
+        def call() -> Any:
+            answer = getattr(client, method)(dict(asked), timeout=TIMEOUT_S, retry=None)
+            return then(answer) if then else answer
+
+        return answered(call, caller, subject, zone)
+
+    def _persistently(self, call: Callable[[], T]) -> T:
+        return persistently(call, self._patience, self._at)
+
+    def _open(self) -> tuple[tpu_v2.TpuClient, Caller]:
+        with self._opening:
+            if self._opened is None:
+                access = self._access()
+                caller = Caller(self._project, access.member)
+                self._opened = tpu_v2.TpuClient(transport=access.transport), caller
+            return self._opened
+
+    def _pending(self, started: Any, subject: str, zone: str) -> Operation:
         """The operation by its name, asked about with our own time-out and retry rather than the future's."""
-        request = {"name": str(started.operation.name)}
-        return Operation(lambda: self._client.get_operation(request, **self._options), subject)
+        name = str(started.operation.name)
+        look = functools.partial(self._call, "get_operation", subject, zone, {"name": name})
+        return Operation(name, look, subject, self._project, zone)
 
-    def _is_ours(self, request: NodeRequest) -> bool:
-        found = next((node for node in self.nodes(request.zone) if node.name == request.name), None)
-        return (
-            found is not None
-            and found.accelerator == request.accelerator
-            and found.labels.get(FLEET_LABEL) == request.labels[FLEET_LABEL]
-        )
+    def _zone(self, zone: str) -> str:
+        return f"projects/{self._project}/locations/{zone}"
+
+    def _node(self, zone: str, name: str) -> str:
+        return f"{self._zone(zone)}/nodes/{name}"
+
+    def _queued(self, zone: str, name: str) -> str:
+        return f"{self._zone(zone)}/queuedResources/{name}"
 
 
 class Operation:
     """A long-running operation; `look` asks the API for its present state."""
 
-    def __init__(self, look: Callable[[], Any], subject: str) -> None:
+    def __init__(self, name: str, look: Callable[[], Any], subject: str, project: str, zone: str) -> None:
+        self.name = name
         self._look = look
         self._subject = subject
+        self._project = project
+        self._zone = zone
 
     def finished(self) -> bool:
-        state = _asked(self._look, self._subject)
+        state = self._look()
         if not state.done:
             return False
-        if state.error.code:
-            raise classify(RPC_CODES.get(state.error.code, "UNKNOWN"), state.error.message, self._subject)
+        code, text = int(state.error.code), str(state.error.message)
+        if code == code_pb2.DEADLINE_EXCEEDED:
+            raise timed_out(text, self._subject)
+        if code:
+            status = code_pb2.Code.Name(code) if code in code_pb2.Code.values() else "UNKNOWN"
+            details = wire.details_of(state.error)
+            raise classify(status, text, self._subject, details=details, project=self._project, zone=self._zone)
         return True
 
 
-def _asked(call: Callable[[], Any], subject: str) -> Any:
-    """`call()`, its failure turned into one of ours; both families of errors surface over REST."""
-    try:
-        return call()
-    except google_errors.RetryError as error:
-        cause = error.cause
-        if isinstance(cause, google_errors.GoogleAPICallError):
-            raise _meaning(cause, subject) from error
-        raise CloudUnreachable(str(error), where=subject, hint="run the same command again") from error
-    except google_errors.GoogleAPICallError as error:
-        raise _meaning(error, subject) from error
-    except requests.exceptions.RequestException as error:
-        raise CloudUnreachable("the Cloud TPU API does not answer", where=subject, hint="tpufleet doctor") from error
+def _same(raw: Any, request: NodeRequest, unlike: Callable[[Any, NodeRequest], str | None]) -> bool:
+    """Whether what is there is what is asked for; False when nothing is there, AlreadyExists when another is."""
+    if raw is None:
+        return False
+    if difference := unlike(raw, request):
+        raise AlreadyExists(
+            f"there is one of this name already in {request.zone}: {difference}",
+            where=request.name,
+            hint="use another name in the file, or delete the other one",
+        )
+    return True
 
 
-def _meaning(error: google_errors.GoogleAPICallError, subject: str) -> CloudError:
-    """By the answer's body where it has one, since 409 alone can be two things; else by the HTTP code."""
-    response: Any = error.response
-    try:
-        said = response.json()["error"]
-        return classify(str(said["status"]), str(said["message"]), subject)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return classify(SPELLED_STATUS.get(int(error.code or 0), "UNKNOWN"), error.message or str(error), subject)
-
-
-def _wire(request: NodeRequest) -> tpu_v2.Node:
-    return tpu_v2.Node(
-        accelerator_type=request.accelerator,
-        runtime_version=request.runtime,
-        labels=dict(request.labels),
-        metadata=dict(request.metadata),
-        network_config=tpu_v2.NetworkConfig(enable_external_ips=True),
-        scheduling_config=tpu_v2.SchedulingConfig(spot=request.spot),
-        service_account=tpu_v2.ServiceAccount(scope=SCOPES),
-    )
-
-
-def _node(raw: Any, zone: str) -> Node:
-    state = str(raw.state.name)
-    return Node(
-        name=str(raw.name).rpartition("/")[2],
-        zone=zone,
-        accelerator=str(raw.accelerator_type),
-        state=NodeState(state) if state in NodeState.__members__ else NodeState.UNKNOWN,
-        health=str(raw.health.name),
-        uid=str(raw.id),
-        addresses=tuple(str(end.access_config.external_ip or end.ip_address) for end in raw.network_endpoints),
-        labels=dict(raw.labels),
-        created=raw.create_time.rfc3339() if raw.create_time else None,
-        spot=bool(raw.scheduling_config.spot or raw.scheduling_config.preemptible),
-    )
-
-
-def _host_key(worker: Any) -> str | None:
-    keys = {str(item.key): str(item.value) for item in worker.query_value.items}
-    return f"ssh-ed25519 {keys['ssh-ed25519']}" if "ssh-ed25519" in keys else None
+def _state_of(raw: Any) -> str | None:
+    """The state's name of a node or queued resource; None where there is none."""
+    state = getattr(raw, "state", None)
+    state = getattr(state, "state", state)
+    return None if state is None else str(getattr(state, "name", "UNKNOWN"))

@@ -1,76 +1,52 @@
-"""Pure: what a fleet file of the right form may still have wrong in it, value by value and value against value."""
+"""Pure: what a fleet file of the right form may still have wrong in it, value by value and value against value.
+
+(`cloud` and `nodes` have a module of their own: `config.cloud`.)
+"""
 
 from __future__ import annotations
 
 import math
 import re
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
+from collections.abc import Iterator
 
+from tpufleet.config.cloud import findings_about_cloud, is_inside, largest_host
+from tpufleet.config.lists import twins
 from tpufleet.config.marks import Finding, Path
-from tpufleet.errors import UsageError
 from tpufleet.host.files import safe_relative
 from tpufleet.host.pin import ALWAYS_UNSET, CONTRACT, PINNING
-from tpufleet.model import CloudSpec, CodeSpec, JobSpec, NodePool, Provider, Scalar, Spec
-from tpufleet.names import NodeName, RepoUrl, shown
+from tpufleet.model import CodeSpec, JobSpec, Scalar, Spec, SshSpec
+from tpufleet.names import RepoUrl, shown
 
-MAX_COUNT = 500  # nodes of one pool: more than any project's quota
 MAX_RUNS = 10_000
 MAX_RETRIES = 1000
-MAX_CREATE_S = 600.0
 MAX_PATTERN = 1000
 SLOTS = (1, 2, 4, 8)  # the chips that a run can be pinned to (host/pin.py: BOUNDS)
-RUNTIME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+# What OpenSSH takes for a destination: nothing that it, or a shell, could take for more.
+JUMP = re.compile(
+    r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9])?(?::[1-9][0-9]{0,4})?"
+)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 SET_BY_RUNNER = frozenset((*ALWAYS_UNSET, *PINNING, "PJRT_DEVICE", "JAX_PLATFORMS", "TPU_SKIP_MDS_QUERY"))
 
 
 def findings_about(spec: Spec) -> Iterator[Finding]:
     """Everything in `spec` that can't be meant, or must not be done."""
-    yield from _cloud(spec.cloud)
-    if not spec.nodes:
-        yield Finding(("nodes",), "`nodes` is empty", "a fleet has at least one node")
-    for index, pool in enumerate(spec.nodes):
-        yield from _pool(("nodes", index), pool)
-    yield from _twins(("nodes",), [pool.name for pool in spec.nodes], "name")
+    yield from findings_about_cloud(spec)
+    yield from _ssh(spec.ssh)
     if spec.code:
         yield from _code(spec.code)
-    largest = _largest_host(spec.nodes)
+    largest = largest_host(spec)
     for name, job in spec.jobs.items():
         yield from _job(("jobs", name), job, largest)
 
 
-def _cloud(cloud: CloudSpec) -> Iterator[Finding]:
-    if cloud.provider is Provider.GCP and cloud.project is None:
-        yield Finding(("cloud", "provider"), "the provider gcp needs a `project`", "gcloud projects list shows yours")
-    if cloud.provider is Provider.GCP and not cloud.zones:
-        path = ("cloud", "zones") if cloud.project else ("cloud", "provider")
-        yield Finding(path, "the provider gcp needs `zones`", "for v2-8: zones: [us-central1-b, us-central1-c]")
-    yield from _twins(("cloud", "zones"), cloud.zones)
-    for index, directory in enumerate(cloud.emulator.path):
-        if not directory or ":" in directory or "\n" in directory:
-            yield Finding(("cloud", "emulator", "path", index), f"{shown(directory)} can't be a directory on PATH")
-    if not 0 <= cloud.emulator.create_seconds <= MAX_CREATE_S:
-        yield Finding(("cloud", "emulator", "create_seconds"), f"`create_seconds` must be from 0 to {MAX_CREATE_S:g}")
-
-
-def _pool(path: Path, pool: NodePool) -> Iterator[Finding]:
-    try:
-        pool.type  # noqa: B018  the look-up is the check
-    except UsageError as error:
-        yield Finding((*path, "accelerator"), error.message, error.hint)
-    if not 1 <= pool.count <= MAX_COUNT:
-        yield Finding((*path, "count"), f"`count` must be from 1 to {MAX_COUNT}, not {pool.count}")
-    elif not NodeName.pattern.fullmatch(f"{pool.name}-{pool.count - 1}"):
-        yield Finding(
-            (*path, "name"), f"`name`: with its numbers {shown(pool.name)} is longer than a node's name can be"
-        )
-    if pool.runtime is not None and not RUNTIME.fullmatch(pool.runtime):
-        yield Finding(
-            (*path, "runtime"), f"{shown(pool.runtime)} is not a runtime version", "such as tpu-ubuntu2204-base"
-        )
+def _ssh(ssh: SshSpec) -> Iterator[Finding]:
+    if ssh.key is not None and not ssh.key.isprintable():
+        yield Finding(("ssh", "key"), "`key` must be the path of a private key", "key: ~/.ssh/id_ed25519")
+    if ssh.jump is not None and not JUMP.fullmatch(ssh.jump):
+        hint = "such as bastion, me@bastion.example.org or me@bastion.example.org:2222"
+        yield Finding(("ssh", "jump"), f"{shown(ssh.jump)} is not a host to jump through", hint)
 
 
 def _code(code: CodeSpec) -> Iterator[Finding]:
@@ -120,7 +96,7 @@ def _job(path: Path, job: JobSpec, largest: int | None) -> Iterator[Finding]:
             f"`workdir` must be a plain directory below the clone, which {shown(job.workdir)} is not",
         )
     for index, pattern in enumerate(job.artifacts):
-        if not _inside(pattern):
+        if not is_inside(pattern):
             yield Finding(
                 (*path, "artifacts", index), f"`artifacts` must stay below the clone, unlike {shown(pattern)}"
             )
@@ -137,7 +113,7 @@ def _grid(path: Path, job: JobSpec) -> Iterator[Finding]:
     for name, values in job.grid.items():
         if not values:
             yield Finding((*path, name), f"`{name}` has no values", "write at least one, or leave the line out")
-        yield from _twins((*path, name), [_written(value) for value in values])
+        yield from twins((*path, name), [_written(value) for value in values])
     runs = math.prod(len(values) for values in job.grid.values())
     if runs > MAX_RUNS:
         yield Finding(path, f"the grid stands for {runs:,} runs; at most {MAX_RUNS:,} make sense")
@@ -155,17 +131,7 @@ def _variables(path: Path, job: JobSpec) -> Iterator[Finding]:
     for index, name in enumerate(job.secrets):
         if name in job.env:
             yield Finding((*path, "secrets", index), f"{name} is in `env` too", "a secret's value is not in the file")
-    yield from _twins((*path, "secrets"), job.secrets)
-
-
-def _twins(path: Path, names: Iterable[str], key: str | None = None) -> Iterator[Finding]:
-    """What is in a list of names more than once, at its later places."""
-    seen: Counter[str] = Counter()
-    for index, name in enumerate(names):
-        seen[name] += 1
-        if seen[name] == 2:
-            place = (*path, index, key) if key else (*path, index)
-            yield Finding(place, f"{shown(name)} is here twice")
+    yield from twins((*path, "secrets"), job.secrets)
 
 
 def _written(value: Scalar) -> str:
@@ -173,28 +139,10 @@ def _written(value: Scalar) -> str:
     return str(value).lower()
 
 
-def _largest_host(pools: Iterable[NodePool]) -> int | None:
-    """The chips of the largest host; None when a type is unknown, which is told elsewhere."""
-    try:
-        return max((pool.type.chips_per_host for pool in pools), default=None)
-    except UsageError:
-        return None
-
-
 def _is_directory_below(path: str) -> bool:
     """Whether the host's runner would take `path` as a working directory (`host.specs`)."""
     plain = path.rstrip("/")
     return plain == "." or safe_relative(plain.removeprefix("./"))
-
-
-def _inside(path: str) -> bool:
-    """Whether a relative path, or a pattern of paths, stays below where it starts."""
-    return (
-        bool(path)
-        and not path.startswith(("/", "~", "-"))
-        and "\n" not in path
-        and ".." not in PurePosixPath(path).parts
-    )
 
 
 def _pattern_refused(pattern: str) -> str | None:

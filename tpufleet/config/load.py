@@ -10,23 +10,36 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tpufleet.config.checks import findings_about
-from tpufleet.config.marks import Document, Problem, Unreadable, parse
+from tpufleet.config.marks import Document, Finding, Problem, Unreadable, parse
+from tpufleet.config.scopes import DEFAULT as DEFAULT_SCOPE, full_scope
 from tpufleet.config.words import finding_from
 from tpufleet.errors import ConfigError
 from tpufleet.model import CloudSpec, NodePool, Provider, Spec
-from tpufleet.names import ProjectId, Zone
+from tpufleet.names import ProjectId, Zone, shown
 
 MAX_BYTES = 1024 * 1024
 MORE_SHOWN = 5
 EXAMPLE = "tpufleet init --config example.yaml writes a file that works"
+MAX_SCRIPT_BYTES = 256 * 1024  # of one metadata value (Compute Engine's documentation of metadata)
 REHEARSAL_PROJECT = ProjectId("rehearsal")
+
+
+class NoZone(Zone):
+    """Where hosts are that are in no cloud's zone; it is what people see in the column `zone`."""
+
+    __slots__ = ()
+    pattern = re.compile("inventory")
+
+
+INVENTORY_ZONE = NoZone("inventory")
 
 
 def load(path: Path) -> Spec:
@@ -36,7 +49,8 @@ def load(path: Path) -> Spec:
     except Unreadable as unreadable:
         raise _refusal(path, [unreadable.problem]) from None
     spec = _spec(path, document)
-    problems = [document.place(finding) for finding in findings_about(spec)]
+    found = list(findings_about(spec)) or list(_missing_scripts(path.parent, spec.nodes))
+    problems = [document.place(finding) for finding in found]
     if problems:
         raise _refusal(path, problems)
     return dataclasses.replace(spec, cloud=_with_defaults(spec.cloud, spec.nodes))
@@ -93,11 +107,43 @@ def _adapter() -> TypeAdapter[tuple[Spec]]:
 
 
 def _with_defaults(cloud: CloudSpec, pools: Iterable[NodePool]) -> CloudSpec:
-    """The rehearsal cloud needs no project, and every type is somewhere by itself."""
-    if cloud.provider is not Provider.EMULATOR:
+    """The rehearsal cloud needs no project, and every type is somewhere by itself; an inventory is in no zone."""
+    if cloud.provider is Provider.INVENTORY:
+        return dataclasses.replace(cloud, zones=(INVENTORY_ZONE,))
+    cloud = dataclasses.replace(cloud, scopes=tuple(map(full_scope, cloud.scopes)) or (DEFAULT_SCOPE,))
+    if cloud.provider is Provider.GCP:
         return cloud
     zones = cloud.zones or tuple(dict.fromkeys(Zone(pool.type.zones[0]) for pool in pools))
     return dataclasses.replace(cloud, project=cloud.project or REHEARSAL_PROJECT, zones=zones)
+
+
+def _missing_scripts(directory: Path, pools: Sequence[NodePool]) -> Iterator[Finding]:
+    """The start-up scripts that can't be sent: what they name is not there, lies elsewhere, or is too large."""
+    for index, pool in enumerate(pools):
+        if pool.startup_script is None:
+            continue
+        why = _script_refused(directory, pool.startup_script)
+        if why:
+            yield Finding(("nodes", index, "startup_script"), f"{shown(pool.startup_script)} {why}")
+
+
+def _script_refused(directory: Path, script: str) -> str | None:
+    path = directory / script
+    try:
+        if not path.resolve().is_relative_to(directory.resolve()):
+            return "leads out of the fleet file's directory"
+        if not path.is_file():
+            return "is not there" if not path.exists() else "is not a file"
+        data = path.read_bytes() if path.stat().st_size <= MAX_SCRIPT_BYTES else None
+    except OSError as error:
+        return f"can't be read: {error.strerror or error}"
+    if data is None:
+        return "is larger than 256 KiB, which a node's metadata can't hold"
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return "is not UTF-8 text"
+    return None
 
 
 def _refusal(path: Path, problems: Iterable[Problem]) -> ConfigError:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tpufleet.config.marks import Document, Finding, Path
-from tpufleet.model import CloudSpec, CodeSpec, EmulatorSpec, JobSpec, NodePool, Spec, SshSpec
+from tpufleet.model import CloudSpec, CodeSpec, EmulatorSpec, InventoryHost, JobSpec, NodePool, Spec, SshSpec
 from tpufleet.names import shown
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ class Section(NamedTuple):
 
 
 SECTIONS = (
-    Section((), "the fleet file", Spec, frozenset({"people", "hosts"})),
-    Section(("cloud",), "`cloud`", CloudSpec, frozenset({"hosts", "network", "service_account"})),
+    Section((), "the fleet file", Spec, frozenset({"people"})),
+    Section(("cloud",), "`cloud`", CloudSpec),
+    Section(("cloud", "hosts", "*"), "a host of `cloud.hosts`", InventoryHost),
     Section(("cloud", "emulator"), "`cloud.emulator`", EmulatorSpec),
-    Section(("nodes", "*"), "a node pool", NodePool, frozenset({"queued", "ttl", "network", "labels"})),
+    Section(("nodes", "*"), "a node pool", NodePool),
     Section(("ssh",), "`ssh`", SshSpec),
     Section(("code",), "`code`", CodeSpec),
     Section(("jobs", "*"), "a job", JobSpec, frozenset({"engine", "zip", "points", "priority", "time_limit"})),
 )
-LATER_PROVIDERS = frozenset({"inventory"})
 
 EXPECTED = {
     "string_type": "text",
@@ -110,8 +110,6 @@ def _unknown_key(path: Path) -> Finding:
 
 
 def _wrong_choice(path: Path, value: Any, detail: ErrorDetails) -> Finding:
-    if value in LATER_PROVIDERS:
-        return Finding(path, f"{_name(path)}: {value} is not supported yet")
     choices = str(detail.get("ctx", {}).get("expected", "")).replace("'", "")
     hint = closest(value, re.findall(r"\w+", choices)) if isinstance(value, str) else None
     return Finding(path, f"{_name(path)} must be {choices}, not {_described(value)}", hint)

@@ -1,7 +1,8 @@
-"""Who may log in to a node's hosts: the `ssh-keys` entry of its metadata, as Google's guest agent reads it.
+"""Who may log in to a node's hosts: `ssh-keys` of its metadata and its project's, as Google's guest agent reads them.
 
 Lines are `USER:TYPE BASE64 COMMENT`, or `USER:TYPE BASE64 google-ssh {"userName": …, "expireOn": …}`; a line
-that can't be read, or whose key has expired, gives no access.
+that can't be read, or whose key has expired, gives no access. `block-project-ssh-keys` of the node leaves only its own.
+Source: https://cloud.google.com/compute/docs/connect/add-ssh-keys and restrict-ssh-keys.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from tpufleet.emulator.clock import parse_rfc3339
 USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
-def keys_of(user: str, metadata: Mapping[str, str], now: datetime) -> set[bytes]:
-    """The public keys (SSH's binary form) that may log in as `user` at the moment `now`."""
-    lines = metadata.get("ssh-keys", "").splitlines()
+def keys_of(user: str, node: Mapping[str, str], project: Mapping[str, str], now: datetime) -> set[bytes]:
+    """The public keys (SSH's binary form) that may log in as `user` at the moment `now`, by the metadata of both."""
+    blocked = node.get("block-project-ssh-keys", "").lower() == "true"
+    sources = (node,) if blocked else (node, project)
+    lines = [line for source in sources for line in source.get("ssh-keys", "").splitlines()]
     found = (_read(line, now) for line in lines)
     return {key for name, key in filter(None, found) if name == user}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tpufleet.emulator.wire import ApiError
@@ -41,6 +42,16 @@ def claim(directory: Path, hosts: int, port: int) -> tuple[int, list[socket.sock
             if sockets := claim_number(number, hosts, port):
                 return number, sockets
     raise ApiError("RESOURCE_EXHAUSTED", "The rehearsal cloud has no loopback addresses left for this node.")
+
+
+def another(number: int, hosts: int, taken: Iterable[str], port: int) -> tuple[str, socket.socket]:
+    """An address of node `number` besides those of its `hosts` and those `taken`, and its socket; raises ApiError."""
+    for host in range(MOST_HOSTS - 1, hosts, -1):
+        address = f"127.77.{number}.{host}"
+        if address not in taken:
+            with contextlib.suppress(OSError):
+                return address, listen(address, port)
+    raise ApiError("RESOURCE_EXHAUSTED", "The rehearsal cloud has no other loopback address for this host.")
 
 
 def claim_number(number: int, hosts: int, port: int) -> list[socket.socket]:

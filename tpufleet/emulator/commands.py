@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -40,6 +40,15 @@ class Machine(Protocol):
 
     def environment(self, user: str, connection: str, wished: Mapping[str, str]) -> dict[str, str]: ...
 
+    def argv(self, wanted: Sequence[str]) -> list[str]:
+        """The command as it has to be started there."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Is there no room for more on the disk?"""
+        ...
+
     def started(self, process: subprocess.Popen[bytes]) -> None: ...
 
     def ended(self, process: subprocess.Popen[bytes]) -> None: ...
@@ -66,7 +75,8 @@ class ProcessSession(SSHServerSession[bytes]):
 
     def session_started(self) -> None:
         env = self._environment()
-        argv = [env["SHELL"], "-l"] if self._command is None else [env["SHELL"], "-c", self._command]
+        wanted = ["-l"] if self._command is None else ["-c", self._command]
+        argv = self._machine.argv([env["SHELL"], *wanted])
         home = self._machine.home(self._user)
         try:
             if self._terminal:

@@ -1,22 +1,28 @@
-"""The emulator's own routes below /emulator/: what it is, the judge's book, settings, faults, stop."""
+"""The emulator's own routes below /emulator/: what it is, the judge's book, settings, steps, faults, stop.
+
+A fault begins with POST /emulator/faults/KIND/TARGET (its options as a JSON object, or no body) and ends with DELETE;
+GET /emulator/faults lists what is in force, DELETE /emulator/faults ends it all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from tpufleet.emulator import schema
+from tpufleet.emulator.faults import Faults
 from tpufleet.emulator.hosts import Settings
 from tpufleet.emulator.keeper import Keeper
-from tpufleet.emulator.wire import ApiError, Json, not_found
+from tpufleet.emulator.wire import ApiError, Json
 
-SETTINGS: Json = {"path": (str,), "createSeconds": float}
+SETTINGS: Json = {"path": (str,), "createSeconds": float, "manual": bool}
 
 
-def routes(keeper: Keeper, facts: Json, stop: Callable[[], None]) -> list[Route]:
+def routes(keeper: Keeper, faults: Faults, facts: Json, stop: Callable[[], None]) -> list[Route]:
     """`facts` is what `info` says besides the settings; `stop` asks the daemon to end."""
 
     async def info(_: Request) -> JSONResponse:
@@ -26,14 +32,25 @@ def routes(keeper: Keeper, facts: Json, stop: Callable[[], None]) -> list[Route]
         return JSONResponse(keeper.book.wire(keeper.clock.now()))
 
     async def settings(request: Request) -> JSONResponse:
-        keeper.change_settings(await _wanted(request, keeper.settings))
+        keeper.change_settings(_wanted(await _body(request), keeper.settings))
         return JSONResponse(_settings(keeper.settings))
 
-    async def fault(request: Request) -> JSONResponse:
-        await _fault(keeper, request.path_params["kind"], request.path_params["target"])
-        return JSONResponse({})
+    async def step(request: Request) -> JSONResponse:
+        return JSONResponse({"stepped": keeper.step(faults.full_name(request.path_params["target"]))})
 
-    async def end(_: Request) -> JSONResponse:
+    async def in_force(_: Request) -> JSONResponse:
+        return JSONResponse({"faults": faults.in_force()})
+
+    async def clear(_: Request) -> JSONResponse:
+        return JSONResponse({"faults": await faults.clear()})
+
+    async def begin(request: Request) -> JSONResponse:
+        return JSONResponse(await faults.begin(*_fault(request), await _body(request)))
+
+    async def end(request: Request) -> JSONResponse:
+        return JSONResponse(await faults.end(*_fault(request)))
+
+    async def quit_(_: Request) -> JSONResponse:
         stop()
         return JSONResponse({})
 
@@ -41,41 +58,36 @@ def routes(keeper: Keeper, facts: Json, stop: Callable[[], None]) -> list[Route]
         Route("/emulator/info", info, methods=["GET"]),
         Route("/emulator/book", book, methods=["GET"]),
         Route("/emulator/settings", settings, methods=["PUT"]),
-        Route("/emulator/faults/{kind}/{target:path}", fault, methods=["POST"]),
-        Route("/emulator/stop", end, methods=["POST"]),
+        Route("/emulator/step/{target:path}", step, methods=["POST"]),
+        Route("/emulator/faults", in_force, methods=["GET"]),
+        Route("/emulator/faults", clear, methods=["DELETE"]),
+        Route("/emulator/faults/{kind}/{target:path}", begin, methods=["POST"]),
+        Route("/emulator/faults/{kind}/{target:path}", end, methods=["DELETE"]),
+        Route("/emulator/stop", quit_, methods=["POST"]),
     ]
 
 
-async def _fault(keeper: Keeper, kind: str, target: str) -> None:
-    """down, up and reboot take a host (`tpu-0-w0`), preempt a node (its id, or its whole name)."""
-    faults: dict[str, Callable[[str], Awaitable[None]]] = {
-        "down": keeper.crash,
-        "up": keeper.revive,
-        "reboot": keeper.revive,
-        "preempt": lambda node: keeper.preempt(_full_name(keeper, node)),
-    }
-    if kind not in faults:
-        raise not_found(f"faults/{kind}")
-    await faults[kind](target)
+def _fault(request: Request) -> tuple[str, str]:
+    return request.path_params["kind"], request.path_params["target"]
 
 
-def _full_name(keeper: Keeper, node: str) -> str:
-    names = [name for name, record in keeper.cloud.nodes.items() if node in (name, record.label)]
-    if not names:
-        raise not_found(f"nodes/{node}")
-    return names[0]
-
-
-async def _wanted(request: Request, current: Settings) -> Settings:
+async def _body(request: Request) -> Any:
+    if not await request.body():
+        return {}
     try:
-        body = await request.json()
+        return await request.json()
     except ValueError as error:
         raise ApiError("INVALID_ARGUMENT", f"Invalid JSON payload received. {error}") from error
+
+
+def _wanted(body: Any, current: Settings) -> Settings:
     given = schema.check(body, SETTINGS, "")
     return Settings(
-        path=given.get("path", current.path), create_seconds=given.get("createSeconds", current.create_seconds)
+        path=given.get("path", current.path),
+        create_seconds=given.get("createSeconds", current.create_seconds),
+        manual=given.get("manual", current.manual),
     )
 
 
 def _settings(settings: Settings) -> Json:
-    return {"path": list(settings.path), "createSeconds": settings.create_seconds}
+    return {"path": list(settings.path), "createSeconds": settings.create_seconds, "manual": settings.manual}

@@ -21,7 +21,8 @@ from typing import Protocol
 
 import asyncssh
 
-from tpufleet.emulator import metadata, processes, standins
+from tpufleet.emulator import disk, metadata, processes, standins
+from tpufleet.emulator.network import Link
 from tpufleet.emulator.sshd import SshServer
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ class Settings:
 
     path: Sequence[str] = ()
     create_seconds: float = 1.0
+    manual: bool = False  # states advance by the keeper's `step`, not by time
+    api_url: str = ""  # http://127.0.0.1:PORT, what hosts call to reach the TPU API; the daemon sets it
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ class Place:
 class Host(Protocol):
     """The seam between kinds of hosts."""
 
+    link: Link  # the way to its SSH server
+
     def host_key(self) -> str:
         """The base64 of the host's public ed25519 key; made on first use, then kept."""
         ...
@@ -92,6 +97,18 @@ class Host(Protocol):
         """The settings have changed."""
         ...
 
+    def change_key(self) -> None:
+        """The SSH server has another host key from now on; open connections go on."""
+        ...
+
+    async def move(self, listening: socket.socket) -> None:
+        """The SSH server is at another address: open connections are cut, processes go on."""
+        ...
+
+    def fill_disk(self, full: bool) -> None:
+        """Nothing can be written, or it can be again; holds over a reboot."""
+        ...
+
 
 @dataclass
 class ProcessHost:
@@ -101,20 +118,28 @@ class ProcessHost:
     settings: Settings
     view: View
     running: dict[int, subprocess.Popen[bytes]]  # session processes of all hosts, by pid
+    link: Link = field(init=False, default_factory=Link)
+    is_full: bool = field(init=False, default=False)
     _ssh: SshServer = field(init=False)
     _metadata: asyncio.Server | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.root = self.place.directory / "root"
-        self._ssh = SshServer(self, self.view.keys_of)
+        self._ssh = SshServer(self, self.view.keys_of, self.link)
 
     def host_key(self) -> str:
         return self._key().export_public_key("openssh").split()[1].decode()
 
     def _key(self) -> asyncssh.SSHKey:
-        path = self.place.directory / "ssh_host_ed25519_key"
-        if path.exists():
-            return asyncssh.read_private_key(path)
+        path = self._key_file
+        return asyncssh.read_private_key(path) if path.exists() else self._new_key()
+
+    @property
+    def _key_file(self) -> Path:
+        return self.place.directory / "ssh_host_ed25519_key"
+
+    def _new_key(self) -> asyncssh.SSHKey:
+        path = self._key_file
         self.place.directory.mkdir(parents=True, exist_ok=True)
         key = asyncssh.generate_private_key(  # pyright: ignore[reportUnknownMemberType] - its options have no types
             "ssh-ed25519"
@@ -152,6 +177,18 @@ class ProcessHost:
         if self.root.exists():
             quoted = self._path().replace("'", "'\\''")
             (self.root / "etc/profile").write_text(f"export PATH='{quoted}'\n")
+
+    def change_key(self) -> None:
+        self._ssh.change_key(self._new_key())
+
+    async def move(self, listening: socket.socket) -> None:
+        await self._ssh.close()
+        await self._ssh.open(listening, self._key())
+        log.info("%s has moved to %s", self.place.name, listening.getsockname()[0])
+
+    def fill_disk(self, full: bool) -> None:
+        self.is_full = full
+        disk.fill(processes.below(self.root), full)
 
     async def halt(self) -> None:
         await self._ssh.close()
@@ -202,6 +239,9 @@ class ProcessHost:
             return ""
         address, port = self._metadata.sockets[0].getsockname()
         return f"{address}:{port}"
+
+    def argv(self, wanted: Sequence[str]) -> list[str]:
+        return disk.starting(wanted) if self.is_full else list(wanted)
 
     def started(self, process: subprocess.Popen[bytes]) -> None:
         self.running[process.pid] = process

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -16,11 +15,16 @@ from tpufleet.emulator import addresses, processes
 from tpufleet.emulator.accounts import keys_of
 from tpufleet.emulator.book import Book
 from tpufleet.emulator.clock import Clock
-from tpufleet.emulator.cloud import Cloud, NodeRecord
+from tpufleet.emulator.cloud import Cloud
 from tpufleet.emulator.hosts import Host, Place, Settings, View, remove_tree
 from tpufleet.emulator.metadata import values_of
+from tpufleet.emulator.nodes import NodeRecord
+from tpufleet.emulator.operations import Operation
+from tpufleet.emulator.queue import Queue
+from tpufleet.emulator.steps import Steps
 from tpufleet.emulator.store import Store
-from tpufleet.emulator.wire import ApiError, Operation, bad_request, not_found
+from tpufleet.emulator.turns import Turns
+from tpufleet.emulator.wire import ApiError, bad_request, not_found
 
 log = logging.getLogger(__name__)
 
@@ -35,33 +39,45 @@ class Keeper:
         self.clock = clock
         self.settings = settings
         self.ssh_port = ssh_port
+        self.turns = Turns()
+        self.steps = Steps(clock, lambda: settings.manual)
+        self.capacity = self.cloud.capacity
+        self.queue = Queue(self)
         self._store = store
         self._make_host = make_host
         self._hosts: dict[str, Host] = {}
-        self._tasks: defaultdict[str, set[asyncio.Task[None]]] = defaultdict(set)
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     # What the API asks for. Each returns at once, with the operation that now runs.
 
-    def create(self, project: str, zone: str, node_id: str, body: Any) -> Operation:
-        operation = self.cloud.create(project, zone, node_id, body)
-        node = self.cloud.node(operation.target)
+    def create(
+        self, project: str, zone: str, node_id: str, body: Any, *, version: str = "v2", request_id: str = ""
+    ) -> Operation:
+        """The same `request_id` (v2alpha1 has one) again is the same operation."""
+        parent = f"projects/{project}/locations/{zone}"
+        if before := self.cloud.operations.asked_before("create", parent, request_id):
+            return before
+        operation = self.cloud.create(project, zone, node_id, body, version=version, request_id=request_id)
+        self.provision(self.cloud.node(operation.target))
+        return operation
+
+    def provision(self, node: NodeRecord) -> None:
+        """Starts to bring up a node that the cloud has in state CREATING."""
         self.book.created(node.name, node.resource["id"], self.clock.now())
         self._do(node, self._bring_up, node)
-        return operation
 
     def delete(self, name: str) -> Operation:
         operation = self.cloud.delete(name)
         node = self.cloud.node(name)
         self.book.billing_stops(node.resource["id"], self.clock.now())
-        self._interrupt(node)
-        self._do(node, self._remove, node)
+        self.turns.interrupt(name)
+        self._do(node, self._delete, node)
+        self.queue.lost(node, "USER")
         return operation
 
     def stop(self, name: str) -> Operation:
         operation = self.cloud.stop(name)
         node = self.cloud.node(name)
-        self._do(node, self._take_down, node, "STOPPED")
+        self._do(node, self._stop, node)
         return operation
 
     def start(self, name: str) -> Operation:
@@ -70,10 +86,26 @@ class Keeper:
         self._do(node, self._bring_up, node)
         return operation
 
-    def update(self, name: str, mask: list[str], body: Any) -> Operation:
-        operation = self.cloud.update(name, mask, body)
+    def update(self, name: str, mask: list[str], body: Any, version: str = "v2") -> Operation:
+        operation = self.cloud.update(name, mask, body, version)
         self.save()
         return operation
+
+    def restart(self, name: str) -> asyncio.Task[None]:
+        """Reboots all hosts of a READY node."""
+        self.cloud.restart(name)
+        node = self.cloud.node(name)
+        return self._do(node, self._restart, node)
+
+    def simulate_maintenance(self, name: str, workers: list[int]) -> Operation:
+        """The workers' metadata servers announce a maintenance; nothing else happens to them here."""
+        operation = self.cloud.maintenance(name, workers)
+        self.save()
+        return operation
+
+    def set_project_metadata(self, project: str, metadata: dict[str, str]) -> None:
+        self.cloud.projects[project] = metadata
+        self.save()
 
     def host_keys(self, name: str) -> list[str | None]:
         """The hosts' public keys by worker; None while a host has not booted."""
@@ -83,8 +115,22 @@ class Keeper:
     def change_settings(self, settings: Settings) -> None:
         self.settings.path = settings.path
         self.settings.create_seconds = settings.create_seconds
+        self.settings.manual = settings.manual
+        if not settings.manual:
+            self.steps.step_all()
         for host in self._hosts.values():
             host.refresh()
+
+    def step(self, name: str) -> bool:
+        """With the setting `manual`: the node or queued resource `name` (in full) goes on to its next state.
+
+        A queued resource that waits for its nodes steps them. False when there is nothing to go on with.
+        """
+        if self.steps.step(name):
+            return True
+        nodes = self.cloud.queued[name].nodes if name in self.cloud.queued else []
+        stepped = [self.steps.step(node) for node in nodes]
+        return any(stepped)
 
     # Faults: these return when it has happened.
 
@@ -95,16 +141,41 @@ class Keeper:
             raise bad_request(f"preempt is not supported while in state {node.state}")
         node.resource["state"] = "PREEMPTED"
         await self._do(node, self._take_down, node, "PREEMPTED")
+        self.queue.lost(node, "SERVICE")
 
     async def crash(self, host_name: str) -> None:
         """The host is off: nothing listens, nothing runs; its files stay."""
         node, worker = self._find_host(host_name)
         await self._do(node, self._host(node, worker).halt)
 
-    async def revive(self, host_name: str) -> None:
-        """The host boots (again)."""
+    async def revive(self, host_name: str, *, new_address: bool = False) -> None:
+        """The host boots (again), at another address if wanted; a host key that was changed is published now."""
         node, worker = self._find_host(host_name)
-        await self._do(node, self._reboot, node, worker)
+        await self._do(node, self._reboot, node, worker, new_address)
+
+    async def move(self, host_name: str) -> None:
+        """The host is at another address from now on, without a reboot."""
+        node, worker = self._find_host(host_name)
+        await self._do(node, self._move, node, worker)
+
+    async def vanish(self, name: str) -> None:
+        """The node is gone, with all that ran on it, and the API knows nothing of it."""
+        node = self.cloud.node(name)
+        self.turns.interrupt(name)
+        await self._do(node, self._remove, node, not_found(name))
+        self.queue.lost(node, "SERVICE")
+
+    def host(self, name: str) -> Host | None:
+        """The host `name` of a READY node."""
+        try:
+            return self._host(*self._find_host(name))
+        except ApiError:
+            return None
+
+    def host_names(self) -> list[str]:
+        """The hosts of all READY nodes."""
+        ready = (node for node in self.cloud.nodes.values() if node.state == "READY")
+        return [node.host_name(worker) for node in ready for worker in range(node.accelerator.hosts)]
 
     async def resume(self) -> None:
         """After a start of the daemon: no process of an earlier one is left, and every node goes on."""
@@ -114,12 +185,11 @@ class Keeper:
             if directory.name not in wanted:
                 await asyncio.to_thread(remove_tree, directory)
         await _together([self._do(node, self._resume, node) for node in self.cloud.nodes.values()])
+        self.queue.resume()
 
     async def shut_down(self) -> None:
         """Ends every process on every host and all work in progress; the nodes stay recorded."""
-        for node in list(self.cloud.nodes.values()):
-            self._interrupt(node)
-        await asyncio.gather(*(task for tasks in self._tasks.values() for task in tasks), return_exceptions=True)
+        await self.turns.end()
         await _together(host.halt() for host in self._hosts.values())
         self.save()
 
@@ -130,7 +200,7 @@ class Keeper:
 
     async def _resume(self, node: NodeRecord) -> None:
         match node.state:
-            case "CREATING" | "STARTING" | "READY":
+            case "CREATING" | "STARTING" | "RESTARTING" | "READY":
                 await self._boot(node)
             case "DELETING":
                 await self._remove(node)
@@ -140,7 +210,25 @@ class Keeper:
                 pass
 
     async def _bring_up(self, node: NodeRecord) -> None:
-        await self.clock.sleep(self.settings.create_seconds)
+        try:
+            self.cloud.allocate([node])
+        except ApiError as error:
+            self._give_up(node, error)
+            return
+        await self.steps.pause(node.name, self.settings.create_seconds)
+        await self._boot(node)
+
+    def _give_up(self, node: NodeRecord, error: ApiError) -> None:
+        """There is no room: a new node disappears, a stopped one stays stopped."""
+        if node.state == "STARTING":
+            self.cloud.failed_to_start(node.name, error)
+        else:
+            self.book.deleted(node.resource["id"], self.clock.now())
+            self.cloud.removed(node.name, error)
+        self.save()
+
+    async def _restart(self, node: NodeRecord) -> None:
+        await self._halt(node)
         await self._boot(node)
 
     async def _boot(self, node: NodeRecord) -> None:
@@ -161,13 +249,18 @@ class Keeper:
         self.save()
 
     def _listen(self, node: NodeRecord) -> list[socket.socket]:
-        """Sockets on the node's addresses: those it had if they are free, else new ones."""
+        """Sockets on the node's addresses: those it began with if they are free, else new ones."""
         count = node.accelerator.hosts
+        node.moved = {}
         sockets = addresses.claim_number(node.number, count, self.ssh_port) if node.number else []
         if not sockets:
             self._forget_hosts(node)
             node.number, sockets = addresses.claim(self._store.directory, count, self.ssh_port)
         return sockets
+
+    async def _stop(self, node: NodeRecord) -> None:
+        await self.steps.pause(node.name, 0)
+        await self._take_down(node, "STOPPED")
 
     async def _take_down(self, node: NodeRecord, state: str) -> None:
         self.book.billing_stops(node.resource["id"], self.clock.now())
@@ -175,10 +268,14 @@ class Keeper:
         self.cloud.became(node.name, state)
         self.save()
 
-    async def _remove(self, node: NodeRecord) -> None:
+    async def _delete(self, node: NodeRecord) -> None:
+        await self.steps.pause(node.name, 0)
+        await self._remove(node)
+
+    async def _remove(self, node: NodeRecord, error: ApiError | None = None) -> None:
         await self._discard(node)
         self.book.deleted(node.resource["id"], self.clock.now())
-        self.cloud.removed(node.name)
+        self.cloud.removed(node.name, error)
         self.save()
 
     async def _discard(self, node: NodeRecord) -> None:
@@ -191,10 +288,26 @@ class Keeper:
         hosts = [self._host(node, worker) for worker in range(node.accelerator.hosts)]
         await _together(host.halt() for host in hosts)
 
-    async def _reboot(self, node: NodeRecord, worker: int) -> None:
+    async def _reboot(self, node: NodeRecord, worker: int, new_address: bool) -> None:
         host = self._host(node, worker)
         await host.halt()
-        await host.boot(addresses.listen(node.address(worker), self.ssh_port))
+        address = node.address(worker)
+        await host.boot(
+            self._another_address(node, worker) if new_address else addresses.listen(address, self.ssh_port)
+        )
+        node.host_keys[worker] = host.host_key()
+        self.save()
+
+    async def _move(self, node: NodeRecord, worker: int) -> None:
+        await self._host(node, worker).move(self._another_address(node, worker))
+        self.save()
+
+    def _another_address(self, node: NodeRecord, worker: int) -> socket.socket:
+        hosts = node.accelerator.hosts
+        taken = [node.address(one) for one in range(hosts)]
+        address, listening = addresses.another(node.number or 0, hosts, taken, self.ssh_port)
+        node.moved[str(worker)] = address
+        return listening
 
     def _host(self, node: NodeRecord, worker: int) -> Host:
         name = node.host_name(worker)
@@ -216,10 +329,13 @@ class Keeper:
         name = node.host_name(worker)
 
         return View(
-            keys_of=lambda user: keys_of(user, node.metadata, self.clock.now()),
-            metadata=lambda: values_of(node.wire(), name, worker),
+            keys_of=lambda user: keys_of(user, node.metadata, self._project_metadata(node), self.clock.now()),
+            metadata=lambda: values_of(node, name, worker, self._project_metadata(node)),
             process_started=lambda: self.book.process_started(name),
         )
+
+    def _project_metadata(self, node: NodeRecord) -> dict[str, str]:
+        return self.cloud.projects.get(node.project, {})
 
     def _find_host(self, host_name: str) -> tuple[NodeRecord, int]:
         """The node and worker of a host of a READY node. Raises ApiError."""
@@ -232,23 +348,7 @@ class Keeper:
     def _do(self, node: NodeRecord, work: Callable[..., Awaitable[None]], *args: Any) -> asyncio.Task[None]:
         """Starts `work(*args)` on `node`, after what is being done to it."""
         self.save()
-        task = asyncio.create_task(self._in_turn(node.name, work, *args))
-        self._tasks[node.name].add(task)
-        task.add_done_callback(lambda done: self._done(node.name, done))
-        return task
-
-    async def _in_turn(self, name: str, work: Callable[..., Awaitable[None]], *args: Any) -> None:
-        async with self._turns[name]:
-            await work(*args)
-
-    def _done(self, name: str, task: asyncio.Task[None]) -> None:
-        self._tasks[name].discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            log.error("work on %s failed", name, exc_info=error)
-
-    def _interrupt(self, node: NodeRecord) -> None:
-        for task in self._tasks[node.name]:
-            task.cancel()
+        return self.turns.do(node.name, work, *args)
 
 
 async def _together(works: Iterable[Awaitable[None]]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tpufleet.emulator.remote import Remote
 from tpufleet.errors import StateError
 
 STOP_TIMEOUT_S = 30
@@ -41,35 +42,24 @@ def start(
     already. Raises StateError with the daemon's own words when it doesn't come up.
     """
     directory = directory.absolute()
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _starting(directory):
-        if found := running(directory):
-            _configure(found, path, create_seconds)
-            return found
-        options = [f"--path={one}" for one in path]
-        if create_seconds is not None:
-            options.append(f"--create-seconds={create_seconds}")
-        _spawn(directory, options, timeout_s)
-        if found := running(directory):
-            return found
-    raise StateError(f"the emulator in {directory} ended as soon as it was up")
-
-
-def _configure(daemon: Running, path: Sequence[Path], create_seconds: float | None) -> None:
-    """Tells a daemon that runs what the fleet file says by now."""
-    import urllib.request
-
-    settings: dict[str, object] = {"path": [str(one) for one in path]}
-    if create_seconds is not None:
-        settings["createSeconds"] = create_seconds
-    request = urllib.request.Request(  # noqa: S310 (our own daemon, on loopback)
-        f"{daemon.url}/emulator/settings", data=json.dumps(settings).encode(), method="PUT"
-    )
     try:
-        with urllib.request.urlopen(request, timeout=10):  # noqa: S310
-            pass
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _starting(directory):
+            if found := running(directory):
+                Remote(found.url).configure(path, create_seconds)
+                return found
+            options = [f"--path={one}" for one in path]
+            if create_seconds is not None:
+                options.append(f"--create-seconds={create_seconds}")
+            _spawn(directory, options, timeout_s)
+            if found := running(directory):
+                return found
     except OSError as error:
-        raise StateError(f"the emulator at {daemon.url} does not take its settings: {error}") from error
+        raise StateError(
+            f"the emulator's directory {directory} can't be used: {error.strerror}",
+            hint="make room or take another directory; TPUFLEET_EMULATOR names one",
+        ) from error
+    raise StateError(f"the emulator in {directory} ended as soon as it was up", hint=_log_hint(directory))
 
 
 def running(directory: Path) -> Running | None:
@@ -106,14 +96,14 @@ def _stop(directory: Path) -> bool:
             return False
         signal.pidfd_send_signal(process, signal.SIGTERM)
         if not select.select([process], [], [], STOP_TIMEOUT_S)[0]:
-            raise StateError(f"the emulator (process {found.pid}) does not end; see {directory}/emulator.log")
+            raise StateError(f"the emulator (process {found.pid}) does not end", hint=_log_hint(directory))
     finally:
         os.close(process)
     return True
 
 
 def _spawn(directory: Path, options: list[str], timeout_s: float) -> None:
-    """Starts the daemon in a session of its own and waits until it says that it is ready."""
+    """Starts the daemon in a session of its own and waits until it says that it is ready, or ends."""
     ours, theirs = os.pipe()
     complaints = directory / "emulator.err"
     try:
@@ -131,19 +121,29 @@ def _spawn(directory: Path, options: list[str], timeout_s: float) -> None:
         word = _read(ours, timeout_s)
     finally:
         os.close(ours)
-    if word == b"ready\n":
+    if word == "ready\n":
         daemon.returncode = 0  # it outlives us: keeps Popen from complaining about a child that still runs
         return
     daemon.kill()
     daemon.wait()
+    if word is None:
+        raise StateError(f"the emulator did not come up within {timeout_s:g} s", hint=_log_hint(directory))
     last = complaints.read_text(errors="replace").strip().splitlines()[-1:]
-    raise StateError(last[0] if last else f"the emulator did not come up within {timeout_s:g} s")
+    raise StateError(
+        f"the emulator can't start: {word or (last[0] if last else 'it ended without a word')}",
+        hint=_log_hint(directory),
+    )
 
 
-def _read(descriptor: int, timeout_s: float) -> bytes | None:
+def _read(descriptor: int, timeout_s: float) -> str | None:
+    """What the daemon says first; empty when it ended without a word, None when nothing came in time."""
     if not select.select([descriptor], [], [], timeout_s)[0]:
         return None
-    return os.read(descriptor, 100)
+    return os.read(descriptor, 4096).decode(errors="replace")
+
+
+def _log_hint(directory: Path) -> str:
+    return f"see {directory}/emulator.log and emulator.err"
 
 
 @contextlib.contextmanager

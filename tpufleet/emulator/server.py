@@ -18,11 +18,14 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import tpufleet
 from tpufleet.emulator import addresses, api, control, peers, processes
 from tpufleet.emulator.clock import WallClock, rfc3339
+from tpufleet.emulator.faults import Faults
 from tpufleet.emulator.hosts import ProcessHost, Settings
+from tpufleet.emulator.interference import Interfered, Interference
 from tpufleet.emulator.keeper import Keeper
 from tpufleet.emulator.store import Store
 from tpufleet.emulator.wire import ApiError, Json, not_found
@@ -55,13 +58,16 @@ async def _serve(store: Store, settings: Settings, ready: Callable[[], None]) ->
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     processes.become_subreaper()
+    listening = addresses.listen("127.0.0.1", 0)
+    settings.api_url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     keeper, sessions = _keeper(store, settings)
     loop.add_signal_handler(signal.SIGCHLD, lambda: processes.reap_orphans(sessions))
     await keeper.resume()
 
-    listening = addresses.listen("127.0.0.1", 0)
-    facts = _facts(listening.getsockname()[1], keeper)
-    server = _Server(uvicorn.Config(app(keeper, facts, stopped.set), log_config=None, access_log=False))
+    facts = _facts(settings.api_url, keeper)
+    connections = Connections()
+    served = app(keeper, facts, stopped.set, connections.cut)
+    server = connections.server = _Server(uvicorn.Config(served, http=H11Protocol, log_config=None, access_log=False))
     serving = asyncio.create_task(server.serve([listening]))
     serving.add_done_callback(lambda _: stopped.set())
     store.announce(facts)
@@ -91,21 +97,24 @@ def _keeper(store: Store, settings: Settings) -> tuple[Keeper, Sessions]:
     return keeper, sessions
 
 
-def _facts(port: int, keeper: Keeper) -> Json:
+def _facts(url: str, keeper: Keeper) -> Json:
     return {
         "schema": 1,
         "pid": os.getpid(),
-        "url": f"http://127.0.0.1:{port}",
+        "url": url,
         "ssh_port": keeper.ssh_port,
         "started": rfc3339(keeper.clock.now()),
         "version": tpufleet.__version__,
     }
 
 
-def app(keeper: Keeper, facts: Json, stop: Callable[[], None]) -> ASGIApp:
-    """Everything that is served over HTTP."""
+def app(keeper: Keeper, facts: Json, stop: Callable[[], None], cut: Callable[[tuple[str, int]], None]) -> ASGIApp:
+    """Everything that is served over HTTP; `cut` ends the connection of a client."""
+    interference = Interference()
+    ours = api.routes(keeper)
+    faults = Faults(keeper, interference, {route.name for route in ours})
     application = Starlette(
-        routes=[*api.routes(keeper), *control.routes(keeper, facts, stop)],
+        routes=[*ours, *control.routes(keeper, faults, facts, stop)],
         exception_handlers={
             ApiError: _refused,
             404: _no_such_method,
@@ -113,7 +122,9 @@ def app(keeper: Keeper, facts: Json, stop: Callable[[], None]) -> ASGIApp:
             Exception: _broken,
         },
     )
-    return OwnerOnly(application)
+    return OwnerOnly(
+        Interfered(application, ours, interference, clock=keeper.clock, called=keeper.book.called, cut=cut)
+    )
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
@@ -145,6 +156,18 @@ class OwnerOnly:
             await JSONResponse(error.envelope(), error.http_status)(scope, receive, send)
             return
         await self._inner(scope, receive, send)
+
+
+class Connections:
+    """The open connections to the API, found by their client's address and port."""
+
+    server: uvicorn.Server
+
+    def cut(self, client: tuple[str, int]) -> None:
+        """Closes the connection of `client` without a word."""
+        for connection in self.server.server_state.connections:
+            if isinstance(connection, H11Protocol) and connection.client == client:
+                connection.transport.abort()
 
 
 class _Server(uvicorn.Server):

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import cast
 
 import asyncssh
+from asyncssh.misc import MaybeAwait
 from asyncssh.session import SSHServerSession
 from asyncssh.stream import SSHServerStreamSession
 
+from tpufleet.emulator import disk
 from tpufleet.emulator.commands import Channel, Machine, ProcessSession, TerminalSize
 
 
@@ -39,8 +41,10 @@ class Session(SSHServerSession[bytes]):
     def subsystem_requested(self, subsystem: str) -> bool:
         if subsystem != "sftp":
             return False
-        home = os.fsencode(self._machine.home(self._user))
-        return self._become(SSHServerStreamSession(None, lambda chan: HomeSftp(cast(Channel, chan), home), 3))
+        return self._become(SSHServerStreamSession(None, self._sftp, 3))
+
+    def _sftp(self, chan: object) -> HomeSftp:
+        return HomeSftp(cast(Channel, chan), self._machine, os.fsencode(self._machine.home(self._user)))
 
     def _become(self, inner: SSHServerSession[bytes]) -> bool:
         self._inner = inner
@@ -82,13 +86,19 @@ class Session(SSHServerSession[bytes]):
 class HomeSftp(asyncssh.SFTPServer):
     """SFTP on the machine's real paths; relative ones are meant from the user's home."""
 
-    def __init__(self, chan: Channel, home: bytes) -> None:
+    def __init__(self, chan: Channel, machine: Machine, home: bytes) -> None:
         self._session = chan
         super().__init__(chan)  # pyright: ignore[reportUnknownMemberType] - asyncssh leaves it generic
+        self._machine = machine
         self._home = home
 
     def map_path(self, path: bytes) -> bytes:
         return os.path.join(self._home, path)  # noqa: PTH118 - SFTP's paths are bytes
+
+    def write(self, file_obj: object, offset: int, data: bytes) -> MaybeAwait[int]:
+        if self._machine.is_full:
+            raise disk.no_space()
+        return super().write(file_obj, offset, data)
 
     def exit(self) -> None:
         self._session.exit(0)  # scp takes a session without an exit status for a failed one

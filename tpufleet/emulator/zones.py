@@ -14,6 +14,9 @@ RUNTIMES = (
     *("v2-alpha-tpuv5", "v2-alpha-tpuv5-lite", "v2-alpha-tpuv6e"),
 )
 
+# The v1 API's software versions, for TPU nodes without VMs: a few of Google's long list.
+TENSORFLOW_VERSIONS = ("2.17.0", "2.18.0", "2.19.0", "nightly", "pytorch-2.0", "pytorch-nightly")
+
 # AcceleratorConfig.Type by generation: name and number in google.cloud.tpu.v2.
 CONFIG_TYPES = {
     "v2": ("V2", 2),
@@ -23,6 +26,10 @@ CONFIG_TYPES = {
     "v5p": ("V5P", 10),
     "v6e": ("V6E", 11),
 }
+
+
+def region_of(zone: str) -> str:
+    return zone.rpartition("-")[0]
 
 
 def check_zone(zone: str) -> None:

@@ -6,6 +6,7 @@ over SSH, so that private code needs no token on a shared VM.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -13,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,22 @@ def resolve(spec: CodeSpec, directory: Path) -> Code:
 
 
 def sync(fleet: Fleet, hosts: Sequence[Host], code: Code) -> tuple[Outcome[Host, Synced], ...]:
-    """Bring every host to `code.commit` and its set-up, side by side; a bundle is made once, if a host needs it."""
+    """Bring every host to `code.commit` and its set-up, side by side."""
+    with syncing(fleet, code) as bring:
+        return tuple(gather(hosts, bring))
+
+
+@contextlib.contextmanager
+def syncing(fleet: Fleet, code: Code) -> Generator[Callable[[Host], Synced]]:
+    """The way to bring one host to `code.commit`, for any number of threads; a bundle is made once, if one needs it."""
+    if code.uncommitted:
+        said = f"{code.uncommitted} changed files are not committed: hosts get {code.commit[:12]} without them"
+        fleet.say("code", said)
     for left in fleet.paths.state.glob("bundle-*"):  # of a command that was killed; ours holds the fleet's lock
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=fleet.paths.ensure_state(), prefix="bundle-") as aside:
         bundle = _Bundle(code, Path(aside))
-        return tuple(gather(hosts, lambda host: _sync_host(fleet, host, code, bundle)))
+        yield lambda host: _sync_host(fleet, host, code, bundle)
 
 
 def _sync_host(fleet: Fleet, host: Host, code: Code, bundle: _Bundle) -> Synced:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tpufleet.errors import CloudError, PartialFailure
-from tpufleet.model import Code, Host, HostView, Plan, Spec
-from tpufleet.ops.apply import apply
+from tpufleet.model import Code, Host, HostView, Node, NodeState, Plan, Spec
+from tpufleet.ops.apply import CREATE_LIMIT_S, apply
 from tpufleet.ops.code import Synced, resolve, sync
 from tpufleet.ops.fleet import Fleet, values_or_raise
-from tpufleet.ops.observe import find_nodes, hosts_of
-from tpufleet.ops.prepare import prepare
+from tpufleet.ops.prepare import preparation
 
 
 @dataclass(frozen=True)
@@ -28,19 +27,36 @@ def resolve_code(spec: Spec, directory: Path) -> Code | None:
     return resolve(spec.code, directory) if spec.code else None
 
 
-def create(fleet: Fleet, plan: Plan, code: Code | None, key_line: str) -> Created:
-    """Carry out the plan, then make every host ready and bring it to the commit.
+def create(
+    fleet: Fleet,
+    plan: Plan,
+    nodes: Sequence[Node],
+    code: Code | None,
+    key_line: str,
+    *,
+    limit_s: float = CREATE_LIMIT_S,
+) -> Created:
+    """Carry out the plan, and make each host ready and bring it to the commit as soon as its node is there.
 
-    Nodes that can't be had don't keep the others from being used: their error is raised at the end.
+    `nodes` are those that the plan was made from. Nodes that can't be had don't keep the others from being used:
+    their error is raised at the end.
     """
-    failed = _failure_of(lambda: apply(fleet, plan, key_line))
-    hosts = hosts_of(fleet, find_nodes(fleet))
-    views = prepare(fleet, hosts)
-    synced = bring_code(fleet, hosts, code) if code else ()
-    changed = bool(plan.actions) or any(item.fetched or item.setup == "ran" for item in synced)
+    touched = {(action.name, action.zone) for action in plan.actions}
+    with preparation(fleet, code) as hosts:
+        for node in nodes:
+            if node.state is NodeState.READY and (node.name, node.zone) not in touched:
+                hosts.of_old(node)
+        failed = _failure_of(lambda: apply(fleet, plan, key_line, hosts.of_new, limit_s=limit_s))
+        outcomes = hosts.finish()
     if failed:
         raise failed
-    return Created(views, changed)
+    prepared = values_or_raise(fleet, outcomes, "hosts could not be prepared", told=True)
+    changed = bool(plan.actions) or any(item.synced and _is_news(item.synced) for item in prepared)
+    return Created(tuple(item.view for item in prepared), changed)
+
+
+def _is_news(synced: Synced) -> bool:
+    return synced.fetched or synced.setup == "ran"
 
 
 def _failure_of(work: Callable[[], None]) -> CloudError | PartialFailure | None:
@@ -53,8 +69,4 @@ def _failure_of(work: Callable[[], None]) -> CloudError | PartialFailure | None:
 
 def bring_code(fleet: Fleet, hosts: Sequence[Host], code: Code) -> tuple[Synced, ...]:
     """Every host at the commit; raises for those that can't be brought there, after all were tried."""
-    if code.uncommitted:
-        fleet.say(
-            "code", f"{code.uncommitted} changed files are not committed: hosts get {code.commit[:12]} without them"
-        )
     return values_or_raise(fleet, sync(fleet, hosts, code), "hosts have not got the code")

@@ -5,50 +5,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tpufleet.cloud.port import ALL_ZONES
 from tpufleet.errors import PartialFailure
-from tpufleet.model import DeleteNode, Plan
+from tpufleet.model import DeleteNode, Node, Plan, Queued, Snapshot
 from tpufleet.ops.apply import remove
 from tpufleet.ops.fleet import Fleet
-from tpufleet.ops.observe import find_nodes, hosts_of, is_ours, probe
+from tpufleet.ops.observe import hosts_of, probe, survey
 from tpufleet.restart import FINAL_STATES
-from tpufleet.ssh.fanout import gather
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What a zone still holds of the fleet after the deletion, as the cloud lists it."""
+    """What a zone (or ALL_ZONES) still holds of the fleet after the deletion, as the cloud lists it."""
 
     zone: str
     nodes: int
     queued_resources: int
 
 
-def at_risk(fleet: Fleet, plan: Plan) -> tuple[str, ...]:
+def at_risk(fleet: Fleet, plan: Plan, snapshot: Snapshot) -> tuple[str, ...]:
     """The runs on the doomed hosts that have not ended: what a deletion would interrupt."""
-    doomed = {action.name for action in plan.actions}
-    views = probe(fleet, hosts_of(fleet, [node for node in find_nodes(fleet) if node.name in doomed]))
+    views = probe(fleet, hosts_of(fleet, _doomed(plan, snapshot)))
     return tuple(str(run["id"]) for view in views for run in view.runs if run["state"] not in FINAL_STATES)
 
 
-def delete(fleet: Fleet, plan: Plan) -> tuple[Proof, ...]:
-    """Carry the plan out, wait until the nodes are absent, then list every zone anew."""
-    doomed = {action.name for action in plan.actions}
-    hosts = hosts_of(fleet, [node for node in find_nodes(fleet) if node.name in doomed])
+def delete(fleet: Fleet, plan: Plan, snapshot: Snapshot, *, everywhere: bool = False) -> tuple[Proof, ...]:
+    """Carry out the plan that was made from `snapshot`, wait until all is absent, then list the zones anew.
+
+    They are those of the file and those that were touched, or with `everywhere` all that there are.
+    """
     remove(fleet, [action for action in plan.actions if isinstance(action, DeleteNode)])
-    for host in hosts:
-        fleet.trust.forget(host.identity)
-    return prove(fleet)
+    for node in _doomed(plan, snapshot):
+        for worker in range(max(len(node.addresses), 1)):
+            fleet.trust.forget(f"{node.uid}-w{worker}")
+    touched = [action.zone for action in plan.actions]
+    return prove(fleet, [ALL_ZONES] if everywhere else list(dict.fromkeys([*fleet.spec.cloud.zones, *touched])))
 
 
-def prove(fleet: Fleet) -> tuple[Proof, ...]:
-    """Ask every zone of the file what is there of this fleet."""
+def prove(fleet: Fleet, zones: Sequence[str]) -> tuple[Proof, ...]:
+    """Ask each zone what is there of this fleet."""
+    found = survey(fleet.spec, fleet.cloud, zones)
 
-    def look(zone: str) -> Proof:
-        nodes = [node for node in fleet.cloud.nodes(zone) if is_ours(fleet.spec, node)]
-        queued = [name for name in fleet.cloud.queued_resources(zone) if name.startswith(f"{fleet.spec.fleet}-")]
-        return Proof(zone, len(nodes), len(queued))
+    def counted(things: Sequence[Node | Queued], zone: str) -> int:
+        return sum(zone in (thing.zone, ALL_ZONES) for thing in things)
 
-    return tuple(outcome.unwrap() for outcome in gather(fleet.spec.cloud.zones, look))
+    return tuple(Proof(zone, counted(found.nodes, zone), counted(found.queued, zone)) for zone in zones)
 
 
 def raise_unless_empty(proof: Sequence[Proof]) -> None:
@@ -56,3 +57,8 @@ def raise_unless_empty(proof: Sequence[Proof]) -> None:
     if left:
         said = ", ".join(f"{item.zone}: {item.nodes} nodes, {item.queued_resources} queued resources" for item in left)
         raise PartialFailure(f"the fleet is not gone: {said}", hint="tpufleet delete")
+
+
+def _doomed(plan: Plan, snapshot: Snapshot) -> list[Node]:
+    doomed = {(action.name, action.zone) for action in plan.actions}
+    return [node for node in snapshot.nodes if (node.name, node.zone) in doomed]

@@ -60,11 +60,17 @@ def pauses(first_s: float = 0.1, longest_s: float = 2.0, *, limit_s: float) -> I
         pause = min(pause * 1.5, longest_s)
 
 
-def values_or_raise(fleet: Fleet, outcomes: Sequence[Outcome[Host, V]], what: str) -> tuple[V, ...]:
-    """Every outcome's value; where some failed, each is told, and the only error or a PartialFailure is raised."""
+def values_or_raise(
+    fleet: Fleet, outcomes: Sequence[Outcome[Host, V]], what: str, *, told: bool = False
+) -> tuple[V, ...]:
+    """Every outcome's value; where some failed, each is told (unless it was `told` when it happened).
+
+    Then the only error, or a PartialFailure, is raised.
+    """
     failed = [(outcome.item, outcome.error) for outcome in outcomes if outcome.error]
     for host, error in failed:
-        fleet.say(host.name, error.message, "failed")
+        if not told:
+            fleet.say(host.name, error.message, "failed")
     if not failed:
         return tuple(outcome.unwrap() for outcome in outcomes)
     first = failed[0][1]

@@ -2,42 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
-from tpufleet.cloud.port import FLEET_LABEL, Cloud
-from tpufleet.errors import HostKeyMismatch, TpufleetError
-from tpufleet.model import Host, HostView, Node, NodeState, Snapshot, Spec
+from tpufleet import labels
+from tpufleet.accelerators import lookup
+from tpufleet.cloud.port import Cloud
+from tpufleet.errors import HostKeyMismatch, TpufleetError, UsageError, ZoneNotGranted
+from tpufleet.model import Host, HostView, Node, NodeState, Queued, Snapshot, Spec
 from tpufleet.names import HostName
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ssh.agent import Bare
-from tpufleet.ssh.fanout import gather
+from tpufleet.ssh.fanout import Outcome, gather
 from tpufleet.text import natural
+
+Thing = Node | Queued
+T = TypeVar("T")
+V = TypeVar("V")
+Look = Callable[[str], Sequence[Thing]]
 
 
 def observe(fleet: Fleet) -> Snapshot:
-    """One call to the cloud per zone, one probe per host, side by side. A host that fails says so in its view."""
-    nodes = find_nodes(fleet)
-    return Snapshot(nodes, probe(fleet, hosts_of(fleet, nodes)))
+    """Two calls to the cloud per zone, one probe per host, side by side. A host that fails says so in its view."""
+    found = survey(fleet.spec, fleet.cloud, fleet.spec.cloud.zones)
+    return Snapshot(found.nodes, probe(fleet, hosts_of(fleet, found.nodes)), found.queued)
+
+
+def survey(spec: Spec, cloud: Cloud, zones: Sequence[str]) -> Snapshot:
+    """The nodes and queued resources in `zones` that bear the fleet's label: found without local state."""
+    looks: list[tuple[Look, str]] = [(look, zone) for look in (cloud.nodes, cloud.queued) for zone in zones]
+    things = _granted(gather(looks, lambda pair: pair[0](pair[1])))
+    ours = [thing for found in things for thing in found if labels.fleet_of(thing.labels) == spec.fleet]
+    ours.sort(key=lambda thing: (natural(thing.name), thing.zone))
+    return Snapshot(
+        nodes=tuple(thing for thing in ours if isinstance(thing, Node)),
+        queued=tuple(thing for thing in ours if isinstance(thing, Queued)),
+    )
 
 
 def find_nodes(fleet: Fleet) -> tuple[Node, ...]:
     """The fleet's nodes, as the cloud lists them now."""
-    return list_nodes(fleet.spec, fleet.cloud)
-
-
-def list_nodes(spec: Spec, cloud: Cloud) -> tuple[Node, ...]:
-    """The nodes that bear the fleet's label in all zones of the file: found without local state."""
-    found = gather(spec.cloud.zones, cloud.nodes)
-    nodes = [node for outcome in found for node in outcome.unwrap() if is_ours(spec, node)]
-    return tuple(sorted(nodes, key=lambda node: natural(node.name)))
-
-
-def is_ours(spec: Spec, node: Node) -> bool:
-    return node.labels.get(FLEET_LABEL) == spec.fleet
+    found = _granted(gather(fleet.spec.cloud.zones, fleet.cloud.nodes))
+    ours = [node for nodes in found for node in nodes if labels.fleet_of(node.labels) == fleet.spec.fleet]
+    return tuple(sorted(ours, key=lambda node: natural(node.name)))
 
 
 def hosts_of(fleet: Fleet, nodes: Iterable[Node]) -> tuple[Host, ...]:
-    """The hosts of those nodes that are READY, worker by worker."""
+    """The hosts of those nodes that are READY, worker by worker; behind a jump host, by their internal addresses."""
+    users = {str(host.name): host.user for host in fleet.spec.cloud.hosts}
     return tuple(
         Host(
             name=HostName(f"{node.name}-w{worker}"),
@@ -47,11 +59,29 @@ def hosts_of(fleet: Fleet, nodes: Iterable[Node]) -> tuple[Host, ...]:
             address=address,
             port=fleet.cloud.ssh_port,
             identity=f"{node.uid}-w{worker}",
+            user=users.get(node.name),
+            chips=_chips_of(node),
         )
         for node in nodes
         if node.state is NodeState.READY
-        for worker, address in enumerate(node.addresses)
+        for worker, address in enumerate(node.internal if fleet.spec.ssh.jump else node.addresses)
     )
+
+
+def _chips_of(node: Node) -> int:
+    """The chips that each of its hosts must have; 0 for a type that isn't known here."""
+    try:
+        return lookup(node.accelerator).chips_per_host
+    except UsageError:
+        return 0
+
+
+def _granted(outcomes: Sequence[Outcome[T, V]]) -> list[V]:
+    """The values, but for zones that the project may not use: nothing of ours is there. All of them are an error."""
+    refused = [outcome for outcome in outcomes if isinstance(outcome.error, ZoneNotGranted)]
+    if len(refused) == len(outcomes):
+        refused = []
+    return [outcome.unwrap() for outcome in outcomes if outcome not in refused]
 
 
 def trust(fleet: Fleet, hosts: Sequence[Host]) -> None:

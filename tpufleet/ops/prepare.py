@@ -1,70 +1,115 @@
-"""Make the hosts of READY nodes usable: reachable over SSH, trusted, the agent on them, as many chips as promised."""
+"""Make the hosts of READY nodes usable: trusted, reachable over SSH, as many chips as promised, the code on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from tpufleet.errors import HostFault, Unreachable
-from tpufleet.model import Host, HostView
-from tpufleet.ops.fleet import Fleet, pauses, values_or_raise
-from tpufleet.ops.observe import trust
-from tpufleet.plan import wanted_nodes
-from tpufleet.ssh.fanout import gather
+from tpufleet.errors import HostFault, TpufleetError, Unreachable
+from tpufleet.model import Code, Host, HostView, Node
+from tpufleet.ops.code import Synced, syncing
+from tpufleet.ops.fleet import Fleet, pauses
+from tpufleet.ops.observe import hosts_of, trust
+from tpufleet.ssh.fanout import Crew, Outcome
 
-BOOT_LIMIT_S = 300.0
-
-
-def prepare(fleet: Fleet, hosts: Sequence[Host]) -> tuple[HostView, ...]:
-    """Wait for each host's SSH, pin its key, put the agent on it; returns what each says of itself.
-
-    Raises the one host's error, or PartialFailure when some of many can't be prepared; the others are.
-    """
-    _await_keys(fleet, hosts)
-    outcomes = gather(hosts, lambda host: _prepare_host(fleet, host))
-    return values_or_raise(fleet, outcomes, "hosts could not be prepared")
+BOOT_LIMIT_S = 300.0  # a VM that was made or started just now
+THERE_LIMIT_S = 20.0  # one that has been there before; it may be rebooting
+AT_ONCE = 32
 
 
-def _await_keys(fleet: Fleet, hosts: Sequence[Host]) -> None:
-    """A host writes its key to the guest attributes while it boots, some moments after its node is READY."""
-    missing: list[str] = []
-    for _ in pauses(limit_s=BOOT_LIMIT_S):
-        trust(fleet, hosts)
-        missing = [host.name for host in hosts if fleet.trust.get(host.identity) is None]
-        if not missing:
-            return
-    raise HostFault(
-        f"no host key in the guest attributes of {', '.join(missing)}",
-        kind="no-host-key",
-        hint="run the same command again; if it stays so, delete the node and create it anew",
-    )
+@dataclass(frozen=True)
+class Prepared:
+    """A host that can be used, and its code if the file names any."""
+
+    view: HostView
+    synced: Synced | None
 
 
-def _prepare_host(fleet: Fleet, host: Host) -> HostView:
-    view = HostView(host, probe=_first_answer(fleet, host))
-    expected = _chips_expected(fleet, host)
-    if len(view.chips) < expected:
+class Preparation:
+    """Hosts are made ready as their nodes come, each on its own: nobody waits for the slowest node's hosts."""
+
+    def __init__(self, fleet: Fleet, bring: Callable[[Host], Synced] | None) -> None:
+        self._fleet = fleet
+        self._bring = bring
+        self._crew: Crew[tuple[Host, float], Prepared] = Crew(self._prepare, limit=AT_ONCE)
+        self._asking: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def of_new(self, node: Node) -> None:
+        """Begin with the hosts of a node that became READY just now."""
+        self._add(node, BOOT_LIMIT_S)
+
+    def of_old(self, node: Node) -> None:
+        """Begin with the hosts of a node that was there before."""
+        self._add(node, THERE_LIMIT_S)
+
+    def finish(self) -> list[Outcome[Host, Prepared]]:
+        """Wait for all that were begun."""
+        return [Outcome(outcome.item[0], outcome.value, outcome.error) for outcome in self._crew.finish()]
+
+    def _add(self, node: Node, limit_s: float) -> None:
+        for host in hosts_of(self._fleet, [node]):
+            self._crew.add((host, limit_s))
+
+    def _prepare(self, work: tuple[Host, float]) -> Prepared:
+        host, limit_s = work
+        try:
+            self._await_key(host, limit_s)
+            view = HostView(host, probe=_first_answer(self._fleet, host, limit_s))
+            _check_chips(view)
+            self._fleet.say(host.name, f"ready: {len(view.chips)} chips", "done")
+            return Prepared(view, self._bring(host) if self._bring else None)
+        except TpufleetError as error:
+            self._fleet.say(host.name, error.message, "failed")
+            raise
+
+    def _await_key(self, host: Host, limit_s: float) -> None:
+        """A host writes its key to the guest attributes while it boots, some moments after its node is READY."""
+        for _ in pauses(limit_s=limit_s):
+            with self._asking[host.node]:  # one answer tells the keys of all workers of a node
+                trust(self._fleet, [host])
+            if self._fleet.trust.get(host.identity) is not None:
+                return
         raise HostFault(
-            f"shows {len(view.chips)} of {expected} chips",
+            "no host key of it in the guest attributes",
+            kind="no-host-key",
+            where=host.name,
+            hint="run the same command again; if it stays so, delete the node and create it anew",
+        )
+
+
+@contextlib.contextmanager
+def preparation(fleet: Fleet, code: Code | None) -> Generator[Preparation]:
+    """The preparation of hosts, with the code if there is any."""
+    if code is None:
+        yield Preparation(fleet, None)
+        return
+    with syncing(fleet, code) as bring:
+        yield Preparation(fleet, bring)
+
+
+def _check_chips(view: HostView) -> None:
+    host = view.host
+    if len(view.chips) < host.chips:
+        raise HostFault(
+            f"shows {len(view.chips)} of {host.chips} chips",
             kind="chips-missing",
             where=host.name,
             hint=f"tpufleet delete {host.node}, then tpufleet create",
         )
-    fleet.say(host.name, f"ready: {len(view.chips)} chips", "done")
-    return view
 
 
-def _first_answer(fleet: Fleet, host: Host) -> Mapping[str, Any]:
+def _first_answer(fleet: Fleet, host: Host, limit_s: float) -> Mapping[str, Any]:
     """The host's first probe; a VM that boots refuses connections for a while."""
-    for passed in pauses(limit_s=BOOT_LIMIT_S):
+    said = False
+    for _ in pauses(limit_s=limit_s):
         try:
             return fleet.agent(host).ask("probe", {})
-        except Unreachable:
-            if passed == 0:
-                fleet.say(host.name, "waiting for SSH")
+        except Unreachable as error:
+            if not said:
+                fleet.say(host.name, f"waiting for SSH ({error.message})")
+                said = True
     return fleet.agent(host).ask("probe", {})
-
-
-def _chips_expected(fleet: Fleet, host: Host) -> int:
-    pool = next((pool for name, pool in wanted_nodes(fleet.spec).items() if name == host.node), None)
-    return pool.type.chips_per_host if pool else 0

@@ -47,6 +47,42 @@ def gather(items: Sequence[T], work: Callable[[T], V], *, limit: int = LIMIT) ->
     return [outcome for _, outcome in sorted(_as_done(items, work, limit), key=lambda pair: pair[0])]
 
 
+class Crew(Generic[T, V]):
+    """A fan-out that items may join while it runs: `add` any time, `finish` once, for all outcomes in their order."""
+
+    def __init__(self, work: Callable[[T], V], *, limit: int) -> None:
+        self._work = work
+        self._limit = limit
+        self._waiting: queue.SimpleQueue[tuple[int, T]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[int, Outcome[T, V] | BaseException]] = queue.SimpleQueue()
+        self._added = 0
+
+    def add(self, item: T) -> None:
+        self._waiting.put((self._added, item))
+        self._added += 1
+        if self._added <= self._limit:  # daemon threads, as below; each stays until the command ends
+            threading.Thread(target=self._run, name="crew", daemon=True).start()
+
+    def finish(self) -> list[Outcome[T, V]]:
+        """Wait for all that was added; an exception that is no TpufleetError is a bug and raised."""
+        found: dict[int, Outcome[T, V]] = {}
+        bug: BaseException | None = None
+        for _ in range(self._added):
+            index, result = self._done.get()
+            if isinstance(result, BaseException):
+                bug = bug or result
+            else:
+                found[index] = result
+        if bug is not None:
+            raise bug
+        return [found[index] for index in range(self._added)]
+
+    def _run(self) -> None:
+        while True:
+            index, item = self._waiting.get()
+            self._done.put((index, _outcome(item, self._work)))
+
+
 def _as_done(items: Sequence[T], work: Callable[[T], V], limit: int) -> Iterator[tuple[int, Outcome[T, V]]]:
     waiting: queue.SimpleQueue[tuple[int, T]] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[int, Outcome[T, V] | BaseException]] = queue.SimpleQueue()

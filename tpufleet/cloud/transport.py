@@ -1,0 +1,87 @@
+"""The wire below Google's client: its REST transport, with answers that are errors kept whole.
+
+Google's own parsing drops headers and falls over what no Google server sends (a proxy's HTML, a list for an object);
+here each answer that is an error is a `Refused`, whoever gave it.
+"""
+
+# Google's client is only partly typed.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import requests
+from google.auth.credentials import AnonymousCredentials, Credentials
+from google.auth.transport.requests import AuthorizedSession
+from google.cloud.tpu_v2.services.tpu.transports.rest import TpuRestTransport
+from requests.adapters import HTTPAdapter
+
+CONNECTIONS = 64  # kept open side by side; requests' own ten would be closed and opened all the time by a large fleet
+LONGEST_BODY = 20_000
+
+
+class Refused(Exception):
+    """An answer with an HTTP status of 400 or more."""
+
+    def __init__(self, response: requests.Response) -> None:
+        super().__init__(response.status_code)
+        self.http_status = response.status_code
+        self.reason = str(response.reason or "")
+        self.retry_after_s = retry_after(response.headers)
+        self.text = response.text[:LONGEST_BODY]
+        self.error = _envelope(response)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The header's seconds, or the seconds until its date (RFC 9110, 10.2.3); None where it is missing or nonsense."""
+    value = headers.get("Retry-After", "").strip()
+    if value.isdecimal() and len(value) < 7:
+        return float(value)
+    try:
+        date = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, date.timestamp() - time.time())
+
+
+def _envelope(response: requests.Response) -> Mapping[str, Any]:
+    """Google's `{"error": {"status", "message", "details"}}`; empty where the answer is something else."""
+    try:
+        body: Any = response.json()
+    except ValueError:
+        return {}
+    error = body.get("error") if isinstance(body, dict) else None
+    return error if isinstance(error, dict) else {}
+
+
+class Anonymous(AnonymousCredentials):
+    """Nobody: the rehearsal cloud asks for no credentials. A 401 of it is an answer, not a reason to log in."""
+
+    def refresh(self, request: object) -> None:
+        del request
+
+
+class _Session(AuthorizedSession):
+    """Google's session, which refreshes credentials after a 401; what still is an error then is raised."""
+
+    def request(self, *args: Any, **options: Any) -> requests.Response:
+        response = super().request(*args, **options)
+        if response.status_code >= 400:
+            raise Refused(response)
+        return response
+
+
+class Transport(TpuRestTransport):
+    """`url` is the endpoint (`https://tpu.googleapis.com`); `direct` leaves the environment's proxies out."""
+
+    def __init__(self, credentials: Credentials, url: str, *, direct: bool = False) -> None:
+        scheme, _, host = url.partition("://")
+        super().__init__(host=host, url_scheme=scheme, credentials=credentials)
+        self._session.close()  # Google's transport makes its session itself; there is no other way to give it ours
+        self._session = _Session(credentials)
+        self._session.trust_env = not direct
+        self._session.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=CONNECTIONS))

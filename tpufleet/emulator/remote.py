@@ -1,0 +1,93 @@
+"""A running emulator's own routes (control.py), from outside: settings, steps, the book, faults.
+
+Used by the command line, by `tpufleet.testing` and by tests alike. Imports little: `launch` needs it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+from tpufleet.errors import CloudError, CloudUnreachable, NotFound, StateError, UsageError
+
+Json = dict[str, Any]
+
+TIMEOUT_S = 30
+ALL = "tpufleet emulator fault list shows what is in force"
+# An error of the daemon, by its status: whose mistake it is.
+MEANINGS: dict[str, type[CloudError] | type[UsageError]] = {"INVALID_ARGUMENT": UsageError, "NOT_FOUND": NotFound}
+
+
+class Remote:
+    """The emulator at `url` (http://127.0.0.1:PORT). Every method raises CloudUnreachable when nobody answers."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def book(self) -> Json:
+        """The judge's book: `calls` by method, `processes` by host, `nodes` with their `nodeSeconds`, and so on."""
+        return self._call("GET", "book")
+
+    def settings(self) -> Json:
+        """`path`, `createSeconds`, `manual`."""
+        return self._call("GET", "info")["settings"]
+
+    def configure(
+        self, path: Sequence[Path] | None = None, create_seconds: float | None = None, manual: bool | None = None
+    ) -> Json:
+        """Changes the settings that are given; returns them all."""
+        given: Json = {
+            "path": None if path is None else [str(one) for one in path],
+            "createSeconds": create_seconds,
+            "manual": manual,
+        }
+        return self._call("PUT", "settings", {name: value for name, value in given.items() if value is not None})
+
+    def step(self, name: str) -> bool:
+        """With the setting `manual`: the node or queued resource goes on to its next state; False: it has none."""
+        return bool(self._call("POST", f"step/{quote(name)}")["stepped"])
+
+    def begin(self, kind: str, target: str = "", **options: Any) -> Json:
+        """The fault begins (faults.py has the kinds, targets and options; an option that is None isn't given)."""
+        body = {name: value for name, value in options.items() if value is not None}
+        return self._call("POST", f"faults/{quote(kind)}/{quote(target)}", body)
+
+    def end(self, kind: str, target: str = "") -> Json:
+        return self._call("DELETE", f"faults/{quote(kind)}/{quote(target)}")
+
+    def in_force(self) -> list[Json]:
+        return self._call("GET", "faults")["faults"]
+
+    def clear(self) -> list[Json]:
+        """Ends everything that is in force; returns what that was."""
+        return self._call("DELETE", "faults")["faults"]
+
+    def _call(self, method: str, path: str, body: Json | None = None) -> Json:
+        import urllib.error
+        import urllib.request
+
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(f"{self.url}/emulator/{path}", data=data, method=method)  # noqa: S310 (ours)
+        straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback is never behind a proxy
+        try:
+            with straight.open(request, timeout=TIMEOUT_S) as answer:
+                return cast(Json, json.load(answer))
+        except urllib.error.HTTPError as error:
+            raise _meaning(error.read()) from error
+        except OSError as error:
+            raise CloudUnreachable(
+                f"the rehearsal cloud at {self.url} does not answer: {error}", hint="tpufleet emulator start"
+            ) from error
+
+
+def _meaning(body: bytes) -> CloudError | UsageError | StateError:
+    try:
+        said: Json = json.loads(body)["error"]
+        kind = MEANINGS.get(str(said["status"]), CloudError)
+        message = str(said["message"]).removeprefix("Cloud TPU received a bad request. ")
+    except (ValueError, KeyError, TypeError):
+        return StateError("the rehearsal cloud gave an answer that can't be read", hint="tpufleet emulator stop")
+    return kind(message, hint=ALL)

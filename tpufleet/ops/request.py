@@ -1,0 +1,58 @@
+"""The wish for a node, with all that the file says of it, as the cloud gets it."""
+
+from __future__ import annotations
+
+import time
+
+from tpufleet import labels
+from tpufleet.cloud.port import NodeRequest
+from tpufleet.model import CreateNode, NodePool
+from tpufleet.ops.fleet import Fleet
+from tpufleet.ops.startup import startup_script
+
+SCOPE = "https://www.googleapis.com/auth/"
+DEFAULT_SCOPES = ("cloud-platform",)  # fixed at creation; Google's default can only read storage
+
+
+def node_request(fleet: Fleet, action: CreateNode, zone: str, key_line: str) -> NodeRequest:
+    """`key_line` is the operator's public key; the node's hosts make an account with it. Raises UsageError."""
+    pool, cloud = action.pool, fleet.spec.cloud
+    expires = time.time() + pool.ttl.seconds if pool.ttl else None
+    return NodeRequest(
+        name=action.name,
+        zone=zone,
+        accelerator=pool.accelerator,
+        runtime=pool.runtime or pool.type.runtime,
+        spot=pool.spot,
+        labels=_labels(fleet, pool, expires),
+        metadata=_metadata(fleet, pool, expires, key_line),
+        network=cloud.network,
+        subnetwork=cloud.subnetwork,
+        external_ips=cloud.external_ips,
+        service_account=cloud.service_account,
+        scopes=tuple(word if "/" in word else SCOPE + word for word in cloud.scopes or DEFAULT_SCOPES),
+        data_disk=_data_disk(pool, fleet, zone),
+        queued=pool.queued,
+        valid_s=pool.valid_until.seconds if pool.valid_until else None,
+    )
+
+
+def _labels(fleet: Fleet, pool: NodePool, expires: float | None) -> dict[str, str]:
+    ours = {labels.FLEET: str(fleet.spec.fleet), labels.POOL: str(pool.name)}
+    if expires is not None:
+        ours[labels.EXPIRES] = f"{expires:.0f}"
+    return {**{str(key): str(value) for key, value in pool.labels.items()}, **ours}
+
+
+def _metadata(fleet: Fleet, pool: NodePool, expires: float | None, key_line: str) -> dict[str, str]:
+    metadata = {"ssh-keys": f"{fleet.spec.ssh.user}:{key_line}", "enable-guest-attributes": "TRUE"}
+    own = (fleet.paths.directory / pool.startup_script).read_bytes() if pool.startup_script else None
+    if script := startup_script(expires, own, queued=pool.queued):
+        metadata["startup-script"] = script
+    return metadata
+
+
+def _data_disk(pool: NodePool, fleet: Fleet, zone: str) -> str | None:
+    if pool.data_disk is None or "/" in pool.data_disk:
+        return pool.data_disk
+    return f"projects/{fleet.spec.cloud.project}/zones/{zone}/disks/{pool.data_disk}"
