@@ -56,7 +56,8 @@ def answered(call: Callable[[], T], caller: Caller, subject: str, zone: str | No
 
 def credential_trouble(error: auth_errors.GoogleAuthError) -> CloudError:
     """What google-auth raises: there are no credentials, they have expired, or Google's login isn't reached."""
-    if isinstance(error, (auth_errors.TransportError, auth_errors.TimeoutError)) or error.retryable:
+    passing = bool(error.retryable)  # pyright: ignore[reportUnknownMemberType] (google-auth is not typed)
+    if passing or isinstance(error, (auth_errors.TransportError, auth_errors.TimeoutError)):
         return CloudUnreachable("Google's login does not answer", hint=LOOK_AT_NETWORK)
     if isinstance(error, auth_errors.RefreshError):
         first = str(error.args[0]) if error.args else "expired"
@@ -77,12 +78,11 @@ def _meaning(refused: Refused, caller: Caller, subject: str, zone: str | None) -
     else:
         text = str(said.get("message") or refused.reason)
     spelled = SPELLED_STATUS.get(refused.http_status, "UNAVAILABLE" if refused.http_status >= 500 else "")
-    details = said.get("details")
     return classify(
         str(said.get("status") or spelled),
         text,
         subject,
-        details=[detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else [],
+        details=refused.details,
         project=caller.project,
         zone=zone,
         member=caller.member,

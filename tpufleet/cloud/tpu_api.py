@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import tpu_v2
-from google.rpc import code_pb2, error_details_pb2  # noqa: F401 (the second one lets details of operations be read)
+from google.rpc import code_pb2
 
 from tpufleet.cloud import wire
 from tpufleet.cloud.bucket import TokenBucket
@@ -122,12 +122,12 @@ class TpuCloud:
     # ------------------------------------------------------------------------------------------------- changing
 
     def create(self, request: NodeRequest) -> Pending | None:
-        ask, there = (self._ask_queued, self._queued_there) if request.queued else (self._ask_node, self._node_there)
+        ask = self._ask_queued if request.queued else self._ask_node
         asked = False
 
         def once() -> Pending | None:
             nonlocal asked
-            if asked and there(request):
+            if asked and self._is_there(request):
                 return None  # the answer to the first asking was lost, not the asking
             if self._bucket:
                 self._bucket.take()
@@ -135,7 +135,7 @@ class TpuCloud:
             try:
                 return ask(request)
             except AlreadyExists:
-                if not there(request):
+                if not self._is_there(request):
                     raise
                 return None
 
@@ -150,17 +150,17 @@ class TpuCloud:
         try:
             raw = self._call("start_node", name, zone, {"name": self._node(zone, name)})
         except Conflict:
-            if _state_of(self._get_node(name, zone)) in ("STARTING", "READY"):
+            if _state_of(self._find_node(name, zone)) in ("STARTING", "READY"):
                 return None
             raise
         return self._pending(raw, name, zone)
 
     def delete(self, name: str, zone: str) -> Pending | None:
-        return self._end("delete_node", {"name": self._node(zone, name)}, name, zone, self._get_node)
+        return self._end("delete_node", {"name": self._node(zone, name)}, name, zone, self._find_node)
 
     def delete_queued(self, name: str, zone: str) -> Pending | None:
         asked = {"name": self._queued(zone, name), "force": True}
-        return self._end("delete_queued_resource", asked, name, zone, self._get_queued)
+        return self._end("delete_queued_resource", asked, name, zone, self._find_queued)
 
     def update(
         self,
@@ -177,7 +177,7 @@ class TpuCloud:
         if self._opened:
             self._opened[0].transport.close()
 
-    # ------------------------------------------------------------------------------------------------- one wish, one node
+    # --------------------------------------------------------------------------------------- one wish, one node
 
     def _ask_node(self, request: NodeRequest) -> Pending:
         asked = {
@@ -202,18 +202,18 @@ class TpuCloud:
                 "request_id": wire.request_id(request, self._project, life),
             }
             raw = self._once("create_queued_resource", request.name, request.zone, asked)
-            if not raw.operation.done or self._get_queued(request.name, request.zone) is not None:
+            if not raw.operation.done or self._find_queued(request.name, request.zone) is not None:
                 return self._pending(raw, request.name, request.zone)
         raise Conflict(f"made and deleted {LIVES} times within the last hour", where=request.name, hint="wait an hour")
 
-    def _node_there(self, request: NodeRequest) -> bool:
-        return _same(self._get_node(request.name, request.zone), request, wire.unlike_node)
-
-    def _queued_there(self, request: NodeRequest) -> bool:
-        return _same(self._get_queued(request.name, request.zone), request, wire.unlike_queued)
+    def _is_there(self, request: NodeRequest) -> bool:
+        """Whether what is asked for exists; raises AlreadyExists where another thing has its name."""
+        if request.queued:
+            return _same(self._find_queued(request.name, request.zone), request, wire.unlike_queued)
+        return _same(self._find_node(request.name, request.zone), request, wire.unlike_node)
 
     def _end(
-        self, method: str, asked: Mapping[str, Any], name: str, zone: str, get: Callable[[str, str], Any]
+        self, method: str, asked: Mapping[str, Any], name: str, zone: str, find: Callable[[str, str], Any]
     ) -> Pending | None:
         """None when there is nothing to delete, or it is being deleted already (the first answer may be lost)."""
         try:
@@ -221,22 +221,22 @@ class TpuCloud:
         except NotFound:
             return None
         except Conflict:
-            if _state_of(get(name, zone)) in (None, "DELETING"):
+            if _state_of(find(name, zone)) in (None, "DELETING"):
                 return None
             raise
 
     # ------------------------------------------------------------------------------------------------- one call
 
-    def _get_node(self, name: str, zone: str) -> Any:
-        """The raw node, None where there is none."""
-        return self._there("get_node", name, zone, self._node(zone, name))
+    def _find_node(self, name: str, zone: str) -> Any:
+        """The raw node, None where there is none. Asked once: who needs it to be sure tries the whole step again."""
+        return self._find("get_node", name, zone, self._node(zone, name))
 
-    def _get_queued(self, name: str, zone: str) -> Any:
-        return self._there("get_queued_resource", name, zone, self._queued(zone, name))
+    def _find_queued(self, name: str, zone: str) -> Any:
+        return self._find("get_queued_resource", name, zone, self._queued(zone, name))
 
-    def _there(self, method: str, name: str, zone: str, full_name: str) -> Any:
+    def _find(self, method: str, name: str, zone: str, full_name: str) -> Any:
         try:
-            return self._call(method, name, zone, {"name": full_name})
+            return self._once(method, name, zone, {"name": full_name})
         except NotFound:
             return None
 

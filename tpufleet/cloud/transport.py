@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import requests
-from google.auth.credentials import AnonymousCredentials, Credentials
+from google.auth.credentials import Credentials
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud.tpu_v2.services.tpu.transports.rest import TpuRestTransport
 from requests.adapters import HTTPAdapter
@@ -34,6 +34,7 @@ class Refused(Exception):
         self.retry_after_s = retry_after(response.headers)
         self.text = response.text[:LONGEST_BODY]
         self.error = _envelope(response)
+        self.details = _objects(self.error.get("details"))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -58,11 +59,18 @@ def _envelope(response: requests.Response) -> Mapping[str, Any]:
     return error if isinstance(error, dict) else {}
 
 
-class Anonymous(AnonymousCredentials):
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+class Anonymous(Credentials):
     """Nobody: the rehearsal cloud asks for no credentials. A 401 of it is an answer, not a reason to log in."""
 
+    def before_request(self, request: object, method: object, url: object, headers: object) -> None:
+        """Adds nothing to the headers."""
+
     def refresh(self, request: object) -> None:
-        del request
+        """Nothing to refresh. (`AnonymousCredentials` raises an error of its own here, and the answer is lost.)"""
 
 
 class _Session(AuthorizedSession):

@@ -50,7 +50,7 @@ def _disk(request: NodeRequest, project: str) -> tpu_v2.AttachedDisk:
     mode = tpu_v2.AttachedDisk.DiskMode
     return tpu_v2.AttachedDisk(
         source_disk=disk if "/" in disk else f"projects/{project}/zones/{request.zone}/disks/{disk}",
-        mode=mode.READ_WRITE if lookup(request.accelerator).hosts == 1 else mode.READ_ONLY_MANY,
+        mode=mode.READ_WRITE if lookup(request.accelerator).hosts == 1 else mode.READ_ONLY,
     )
 
 
@@ -197,4 +197,4 @@ def changes(name: str, labels_: Mapping[str, str] | None, metadata: Mapping[str,
     """The arguments of an update of `name`: the node, and the mask of what is replaced whole."""
     wanted = {"labels": labels_, "metadata": metadata}
     given = {field: dict(value) for field, value in wanted.items() if value is not None}
-    return {"node": tpu_v2.Node(name=name, **given), "update_mask": {"paths": sorted(given)}}
+    return {"node": {"name": name, **given}, "update_mask": {"paths": sorted(given)}}

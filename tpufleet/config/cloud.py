@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from tpufleet.accelerators import lookup
 from tpufleet.config.lists import twins
 from tpufleet.config.marks import Finding, Path
 from tpufleet.config.scopes import SHORT, full_scope
@@ -94,13 +94,13 @@ def _inventory(spec: Spec) -> Iterator[Finding]:
 
 def _host(path: Path, host: InventoryHost) -> Iterator[Finding]:
     try:
-        host.type  # noqa: B018  the look-up is the check
+        lookup(host.accelerator)
     except UsageError as error:
         yield Finding((*path, "accelerator"), error.message, error.hint)
     if not 1 <= host.port <= 65535:
         yield Finding((*path, "port"), f"`port` must be from 1 to 65535, not {host.port}")
     if host.host_key is not None and not HOST_KEY.fullmatch(host.host_key):
-        hint = f"a line such as ssh-ed25519 AAAA…; the host has it in /etc/ssh/ssh_host_ed25519_key.pub"
+        hint = "a line such as ssh-ed25519 AAAA…; the host has it in /etc/ssh/ssh_host_ed25519_key.pub"
         yield Finding((*path, "host_key"), f"{shown(host.host_key)} is not a public SSH key", hint)
 
 
@@ -109,7 +109,7 @@ def _host(path: Path, host: InventoryHost) -> Iterator[Finding]:
 
 def _pool(path: Path, pool: NodePool) -> Iterator[Finding]:
     try:
-        pool.type  # noqa: B018  the look-up is the check
+        lookup(pool.accelerator)
     except UsageError as error:
         yield Finding((*path, "accelerator"), error.message, error.hint)
     if not 1 <= pool.count <= MAX_COUNT:
@@ -125,7 +125,9 @@ def _pool(path: Path, pool: NodePool) -> Iterator[Finding]:
     yield from _times(path, pool)
     yield from _labels((*path, "labels"), pool)
     if pool.startup_script is not None and not is_inside(pool.startup_script):
-        sentence = f"`startup_script` must be a file beside the fleet file or below, unlike {shown(pool.startup_script)}"
+        sentence = (
+            f"`startup_script` must be a file beside the fleet file or below, unlike {shown(pool.startup_script)}"
+        )
         yield Finding((*path, "startup_script"), sentence)
 
 
@@ -150,12 +152,12 @@ def _disk(path: Path, pool: NodePool, cloud: CloudSpec) -> Iterator[Finding]:
     """A disk is in one zone, and so are the nodes that it can be attached to."""
     if pool.data_disk is None:
         return
-    zones = Counter(cloud.zones)
+    zones = set(cloud.zones)
     in_full = ZONE_OF.fullmatch(pool.data_disk)
     if "/" in pool.data_disk and not in_full:
         sentence = f"{shown(pool.data_disk)} is not a disk's name"
         yield Finding(path, sentence, "text, or projects/my-project/zones/us-central1-b/disks/text")
-    elif in_full and list(zones) != [in_full[1]]:
+    elif in_full and zones != {in_full[1]}:
         yield Finding(path, f"the disk is in {in_full[1]}", f"it needs the one zone there: zones: [{in_full[1]}]")
     elif len(zones) > 1:
         yield Finding(path, "a disk is in one zone, and `cloud.zones` has several", "leave only the disk's")
@@ -173,8 +175,8 @@ def is_inside(path: str) -> bool:
 
 def largest_host(spec: Spec) -> int | None:
     """The chips of the largest host; None when there is none or a type is unknown, which is told elsewhere."""
-    of: Iterable[NodePool | InventoryHost] = (*spec.nodes, *spec.cloud.hosts)
+    names = [item.accelerator for item in (*spec.nodes, *spec.cloud.hosts)]
     try:
-        return max((item.type.chips_per_host for item in of), default=None)
+        return max((lookup(name).chips_per_host for name in names), default=None)
     except UsageError:
         return None

@@ -50,11 +50,9 @@ class Nodes:
 
     async def guest_attributes(self, call: Call) -> Json:
         asked = await call.message(schema.GUEST_ATTRIBUTES)
-        node = self._cloud.node(call.name("nodes"))
-        keys = self._keeper.host_keys(node.name)
-        chosen = _workers(asked.get("workerIds", []), len(keys))
-        query = asked.get("queryPath", "")
-        return {"guestAttributes": [_attributes(query, node.host_name(worker), keys[worker]) for worker in chosen]}
+        keys = self._keeper.host_keys(call.name("nodes"))
+        chosen = [keys[worker] for worker in _workers(asked.get("workerIds", []), len(keys))]
+        return {"guestAttributes": [_attributes(asked.get("queryPath", ""), key) for key in chosen]}
 
 
 def _shown(node: NodeRecord, call: Call) -> Json:
@@ -71,13 +69,8 @@ def _workers(ids: list[str], count: int) -> list[int]:
     return [int(one) for one in ids]
 
 
-def _attributes(query: str, host: str, host_key: str | None) -> Json:
-    """What a host that is up has written of itself: its SSH host key and its name."""
-    if host_key is None:
-        return {"queryPath": query, "queryValue": {"items": []}}
-    entries = [
-        {"namespace": "hostkeys", "key": "ssh-ed25519", "value": host_key},
-        {"namespace": "hostkeys", "key": "hostname", "value": host},
-    ]
-    items = [entry for entry in entries if f"{entry['namespace']}/{entry['key']}".startswith(query)]
-    return {"queryPath": query, "queryValue": {"items": items}}
+def _attributes(query: str, host_key: str | None) -> Json:
+    """What a host that is up has written of itself: its SSH host key."""
+    entry = {"namespace": "hostkeys", "key": "ssh-ed25519", "value": host_key}
+    matches = host_key is not None and "hostkeys/ssh-ed25519".startswith(query)
+    return {"queryPath": query, "queryValue": {"items": [entry] if matches else []}}

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import asyncssh
 
-from tpufleet.emulator import disk, metadata, processes, standins
+from tpufleet.emulator import disk, metadata, processes, standins, startup
 from tpufleet.emulator.network import Link
 from tpufleet.emulator.sshd import SshServer
 
@@ -154,6 +154,9 @@ class ProcessHost:
         await asyncio.to_thread(self._lay_out)
         self._metadata = await metadata.serve(self.place.address, self.view.metadata)
         await self._ssh.open(listening, self._key())
+        script = metadata.lookup(self.view.metadata(), startup.ATTRIBUTE)
+        if isinstance(script, str):
+            startup.run(self, self.root, script)
         log.info("%s is up at %s", self.place.name, self.place.address)
 
     def _lay_out(self) -> None:
@@ -229,6 +232,8 @@ class ProcessHost:
             "SSH_CONNECTION": connection,
             "TPUFLEET_HOST_ROOT": str(self.root),
             "GCE_METADATA_HOST": self._metadata_address(),
+            # where a host finds the TPU API, as gcloud is told; on a real VM it is Google's
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{self.settings.api_url}/",
         }
 
     def _path(self) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -91,3 +93,111 @@ def _meaning(body: bytes) -> CloudError | UsageError | StateError:
     except (ValueError, KeyError, TypeError):
         return StateError("the rehearsal cloud gave an answer that can't be read", hint="tpufleet emulator stop")
     return kind(message, hint=ALL)
+
+
+class Faults:
+    """What can go wrong, one method each (docs/rehearsal.md). Those that last return what ends them."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def stockout(self, zone: str, accelerator: str | None = None, chips: int = 0) -> InForce:
+        """The zone has `chips` in all, of one type or of all; what is there stays."""
+        return self._lasting("stockout", f"{zone}/{accelerator}" if accelerator else zone, chips=chips)
+
+    def quota(self, metric: str, region: str, limit: int) -> InForce:
+        """`metric` is a quota's name, or an accelerator type: its quotas, on demand and spot."""
+        return self._lasting("quota", f"{metric}@{region}", limit=limit)
+
+    def preempt(self, node: str) -> None:
+        self._remote.begin("preempt", node)
+
+    def maintenance(self, node: str) -> InForce:
+        """Announced on its hosts and unhealthy; the end of it reboots them."""
+        return self._lasting("maintenance", node)
+
+    def suspend(self, queued_resource: str) -> None:
+        self._remote.begin("suspend", queued_resource)
+
+    def vanish(self, node: str) -> None:
+        self._remote.begin("vanish", node)
+
+    def hang_operation(self, node: str) -> InForce:
+        """The operation that runs on the node, or the next one, does not end; the node may be yet to be created."""
+        return self._lasting("hang-operation", node)
+
+    def reboot(self, host: str, *, new_ip: bool = False) -> None:
+        self._remote.begin("reboot", host, newIp=new_ip)
+
+    def down(self, host: str) -> None:
+        self._remote.begin("down", host)
+
+    def up(self, host: str) -> None:
+        self._remote.begin("up", host)
+
+    def partition(self, host: str) -> InForce:
+        return self._lasting("partition", host)
+
+    def slow(self, host: str, kbps: float | None = None, delay_ms: float | None = None) -> InForce:
+        return self._lasting("slow", host, kbps=kbps, delayMs=delay_ms)
+
+    def disk_full(self, host: str) -> InForce:
+        return self._lasting("disk-full", host)
+
+    def change_host_key(self, host: str) -> None:
+        self._remote.begin("change-host-key", host)
+
+    def change_ip(self, host: str) -> None:
+        self._remote.begin("change-ip", host)
+
+    def api(
+        self,
+        status: int | str,
+        *,
+        method: str | None = None,
+        at: int | None = None,
+        count: int | None = None,
+        retry_after: int | None = None,
+        text: str | None = None,
+    ) -> InForce:
+        """The `count` calls (of `method`) from the `at`-th on are answered with `status`, an HTTP or RPC one."""
+        target = f"{status}/{method}" if method else str(status)
+        return self._lasting("api", target, next=count, at=at, retryAfter=retry_after, text=text)
+
+    def lose_answer(self, *, method: str | None = None, at: int | None = None, count: int | None = None) -> InForce:
+        """Those calls are carried out, and the connection is cut before the answer."""
+        return self.api("lost-answer", method=method, at=at, count=count)
+
+    def slow_api(self, ms: float) -> InForce:
+        return self._lasting("slow-api", "", ms=ms)
+
+    def in_force(self) -> list[Json]:
+        return self._remote.in_force()
+
+    def clear(self) -> list[Json]:
+        """Ends everything that is in force; returns what that was."""
+        return self._remote.clear()
+
+    def _lasting(self, kind: str, target: str, **options: Any) -> InForce:
+        self._remote.begin(kind, target, **options)
+        return InForce(self._remote, kind, target)
+
+
+@dataclass(frozen=True)
+class InForce:
+    """A fault that lasts; as a context manager it ends with the block."""
+
+    remote: Remote
+    kind: str
+    target: str
+
+    def end(self) -> None:
+        """Raises NotFound when it isn't in force any more."""
+        self.remote.end(self.kind, self.target)
+
+    def __enter__(self) -> InForce:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(NotFound):
+            self.end()
