@@ -29,7 +29,8 @@ def run(words: list[str]) -> int:
     except TpufleetError as error:
         return _failed(error, as_json=as_json)
     except Interrupted:
-        print("\ninterrupted; runs on the hosts go on. Run the same command again to go on here", file=sys.stderr)
+        left = "what the cloud and the hosts were asked for goes on"
+        print(f"\ninterrupted; {left}. Run the same command again to go on here", file=sys.stderr)
         return 130
     except BrokenPipeError:
         _stop_writing()  # the reader (head, less) has seen enough

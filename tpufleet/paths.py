@@ -34,7 +34,8 @@ class LocalPaths:
         self.pins = self.state / "hostkeys.json"
         self.known_hosts = self.state / "known_hosts"
         self.ssh_config = self.state / "ssh_config"
-        self.emulator = self.state / "emulator"
+        # another project's, or a test's, may be shared
+        self.emulator = Path(os.environ.get("TPUFLEET_EMULATOR") or self.state / "emulator").absolute()
         self.artifacts = self.directory / "artifacts" / fleet
         self.runs = self.artifacts / "runs"
         self.report = self.artifacts / "report" / "index.html"

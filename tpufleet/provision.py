@@ -7,6 +7,7 @@ type, is not asked again. What no retry can help (a quota, a permission, a confl
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -70,6 +71,14 @@ def after_refusal(search: Search, error: TpufleetError, jitter: float) -> Ask | 
             return Ask(search, max(error.retry_after_s or 0.0, _pause(len(search.refusals), jitter)))
         case _:
             return GiveUp(error)
+
+
+def in_short(error: TpufleetError) -> str:
+    """A refusal in a few words, for a line among many; Google's error id stays, its sentence comes at the end."""
+    if not isinstance(error, CapacityError):
+        return error.message
+    found = re.search(r"\[EID: 0x[0-9a-fA-F]+\]", error.message)
+    return f"no capacity {found.group()}" if found else error.message
 
 
 def too_late(search: Search, accelerator: str, waited_s: float) -> CapacityError:

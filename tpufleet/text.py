@@ -8,6 +8,7 @@ character that could act on a terminal, or on how the text around it reads, is s
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # CSI in both its forms (ECMA-48, 5.4): parameter bytes, intermediate bytes, one final byte.
 _CSI = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
@@ -56,6 +57,12 @@ def size(count: int) -> str:
 def counted(count: int, noun: str, plural: str = "") -> str:
     """`1 node`, `2 nodes`; `plural` where it isn't `noun` with an s."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or noun + 's'}"
+
+
+def listed(names: Sequence[str], limit: int = 10) -> str:
+    """`tpu-0, tpu-1`; of a long list the first few, and how many more there are."""
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def lasted(seconds: float) -> str:

@@ -98,7 +98,7 @@ def test_ctrl_c_ends_the_watching_and_says_that_the_runs_go_on(fleet: Project) -
     follower.send_signal(signal.SIGINT)
     _, err = follower.communicate(timeout=30)
     assert follower.returncode == 130
-    assert "runs on the hosts go on" in err
+    assert "what the cloud and the hosts were asked for goes on" in err
     assert fleet.json("runs", "waits")["runs"][0]["state"] == "running"
     assert fleet.json("stop", "waits")["runs"][0]["state"] == "stopped"
 

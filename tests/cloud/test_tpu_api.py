@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tpufleet.cloud import tpu_api
 from tpufleet import labels
+from tpufleet.cloud import tpu_api
 from tpufleet.cloud.port import NodeRequest, Pending
 from tpufleet.cloud.tpu_api import TpuCloud
 from tpufleet.emulator import launch
-from tpufleet.errors import CloudUnreachable, Conflict, NotFound, PermissionDenied
+from tpufleet.errors import AlreadyExists, CloudUnreachable, NotOffered, ZoneNotGranted
 from tpufleet.model import NodeState
 
 ZONE = "us-central1-b"
@@ -60,10 +60,13 @@ def test_our_own_node_of_the_same_kind_is_no_conflict(cloud: TpuCloud) -> None:
     assert cloud.create(REQUEST) is None
 
 
-@pytest.mark.parametrize("other", [{"accelerator": "v3-8"}, {"labels": {labels.FLEET: "another"}}])
-def test_another_s_node_of_the_same_name_is_a_conflict(cloud: TpuCloud, other: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [({"accelerator": "v3-8"}, "v2-8, not v3-8"), ({"labels": {labels.FLEET: "another"}}, "the fleet sherlock")],
+)
+def test_another_s_node_of_the_same_name_is_a_conflict(cloud: TpuCloud, other: dict[str, object], words: str) -> None:
     ended(cloud.create(REQUEST))
-    with pytest.raises(Conflict, match=r"tpu-0: Resource .* already exists"):
+    with pytest.raises(AlreadyExists, match=f"tpu-0: there is one of this name already.*{words}"):
         cloud.create(dataclasses.replace(REQUEST, **other))
 
 
@@ -72,9 +75,9 @@ def test_deleting_what_is_not_there_is_done_already(cloud: TpuCloud) -> None:
 
 
 def test_a_type_that_the_zone_has_not_and_a_zone_that_was_not_granted_are_told_apart(cloud: TpuCloud) -> None:
-    with pytest.raises(NotFound, match="was not found in zone"):
+    with pytest.raises(NotOffered, match="was not found in zone"):
         cloud.create(dataclasses.replace(REQUEST, accelerator="v4-8"))
-    with pytest.raises(PermissionDenied, match="not found or access is unauthorized"):
+    with pytest.raises(ZoneNotGranted, match="not found or access is unauthorized"):
         cloud.nodes("mars-north1-a")
 
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from tpufleet.emulator.store import Store
+
 from .rig import Rig, Shell
+from .stage import Stage
 
 names = (f"n{number}" for number in itertools.count())
 
@@ -49,3 +52,11 @@ def new_shell(shared: Rig, name: str) -> Callable[..., Shell]:
         return Shell(shared.config(shared.create(name, *arguments, **fields)))
 
     return make
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A keeper with counted hosts and a clock to step."""
+    store = Store(tmp_path)
+    yield Stage(store)
+    store.release()

@@ -86,6 +86,15 @@ class Rig:
 
         return until(found, f"{name} is {state}")
 
+    def await_queued(self, name: str, state: str, parent: str = PARENT) -> tpu_v2.QueuedResource:
+        """The queued resource with the id `name`, once it is in `state`."""
+
+        def found() -> tpu_v2.QueuedResource | None:
+            queued = self.client.get_queued_resource(name=f"{parent}/queuedResources/{name}", timeout=10)
+            return queued if queued.state.state.name == state else None
+
+        return until(found, f"{name} is {state}")
+
     def delete(self, name: str) -> None:
         self.client.delete_node(name=f"{PARENT}/nodes/{name}", timeout=10)
         until(lambda: name not in self.names(), f"{name} is gone")

@@ -9,6 +9,8 @@ import pytest
 
 from .rig import PARENT, Rig, Shell, is_alive, until
 
+METADATA = "http://$GCE_METADATA_HOST/computeMetadata/v1"
+CURL = 'curl -s -H "Metadata-Flavor: Google"'
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 # Prints what it sees, then stays; python's own urllib is what every TPU VM has.
@@ -62,15 +64,12 @@ def test_a_startup_script_runs_as_root_at_each_boot_and_dies_with_its_host(share
 
 @pytest.mark.parametrize(
     ("scopes", "says"),
-    [([SCOPE], '"acceleratorType": *"v2-8"'), ([], "Request had insufficient authentication scopes.")],
+    [([SCOPE], '"acceleratorType":"v2-8"'), ([], "Request had insufficient authentication scopes.")],
 )
-def test_a_host_may_call_the_api_when_its_scopes_reach_it(
-    shared: Rig, name: str, scopes: list[str], says: str
-) -> None:
+def test_a_host_may_call_the_api_when_its_scopes_reach_it(shared: Rig, name: str, scopes: list[str], says: str) -> None:
     metadata = {"startup-script": script(name)}
     shared.create(name, metadata=metadata, service_account={"scope": scopes})
-    answer = started(shared, name)["node"].replace('":"', '": *"')
-    assert says in answer
+    assert says in started(shared, name)["node"]
 
 
 def test_a_script_without_a_first_line_is_the_shells_and_a_broken_one_does_not_hinder_the_boot(
@@ -85,12 +84,13 @@ def test_a_script_without_a_first_line_is_the_shells_and_a_broken_one_does_not_h
 
 
 def test_the_metadata_server_knows_the_host_as_googles_does(shared: Rig, name: str) -> None:
-    node = shared.create(name, metadata={"ssh-keys": shared.ssh_keys(), "colour": "blue"}, scheduling_config={"spot": True})
+    node = shared.create(
+        name, metadata={"ssh-keys": shared.ssh_keys(), "colour": "blue"}, scheduling_config={"spot": True}
+    )
     shell = Shell(shared.config(node))
 
     def ask(path: str) -> str:
-        url = f"http://$GCE_METADATA_HOST/computeMetadata/v1/{path}"
-        return shell.output(f"curl -s -o - -w '%{{http_code}}' -H 'Metadata-Flavor: Google' '{url}'".replace("'http", '"http').replace(f"{path}'", f'{path}"'))
+        return shell.output(f'{CURL} -w "%{{http_code}}" "{METADATA}/{path}"')
 
     account = "instance/service-accounts/default"
     assert ask(f"{account}/email").endswith("-compute@developer.gserviceaccount.com200")
@@ -110,11 +110,10 @@ def test_the_metadata_server_knows_the_host_as_googles_does(shared: Rig, name: s
 def test_a_host_hears_of_a_maintenance_while_it_waits_for_one(shared: Rig, name: str) -> None:
     node = shared.create(name)
     shell = Shell(shared.config(node))
-    path = "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/maintenance-event"
-    curl = "curl -s -H 'Metadata-Flavor: Google'"
-    assert shell.output(f"{curl} {path}") == "NONE"
-    waiting = f'touch waiting; {curl} "{path}?wait_for_change=true" > event.new; mv event.new event'
-    shell.output(f"nohup sh -c '{waiting.replace(chr(39), chr(34) * 0 + chr(39) + chr(92) + chr(39) + chr(39))}' >/dev/null 2>&1 &")
+    event = f"{METADATA}/instance/maintenance-event"
+    assert shell.output(f'{CURL} "{event}"') == "NONE"
+    waiting = f'touch waiting; {CURL} "{event}?wait_for_change=true" > event.new; mv event.new event'
+    shell.output(f"({waiting}) </dev/null >/dev/null 2>&1 &")
     until(lambda: shell.ssh("test -e waiting").returncode == 0, "the host waits")
     body = {"workerIds": ["0"]}
     assert shared.http("POST", f"/v2alpha1/{node.name}:simulateMaintenanceEvent", body)[0] == 200

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from google.api_core import exceptions
 from google.api_core.future.polling import DEFAULT_POLLING
-from google.cloud import tpu_v2
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import tpu_v2, tpu_v2alpha1
+from google.cloud.tpu_v2alpha1.services.tpu.transports.rest import TpuRestTransport as AlphaTransport
 from google.protobuf import field_mask_pb2
 
-from .rig import PARENT, Rig, until
+from .rig import PARENT, ZONE, Rig, until
 
 FAST = DEFAULT_POLLING.with_delay(initial=0.02, maximum=0.1).with_timeout(20)
 
@@ -178,3 +180,60 @@ def test_the_book_counts_calls_and_bills_until_the_delete(rig: Rig) -> None:
     billed = book["nodes"][0]["nodeSeconds"]
     assert 0 < billed < 20
     assert rig.http("GET", "/emulator/book")[1]["nodes"][0]["nodeSeconds"] == billed
+
+
+def test_operations_are_looked_at_listed_cancelled_and_forgotten(shared: Rig, name: str) -> None:
+    parent = f"projects/{name}-p/locations/{ZONE}"
+    done = shared.client.create_node(parent=parent, node=shared.wanted(), node_id=name, timeout=10)
+    done.result(polling=FAST)
+    operation = done.operation.name
+    assert shared.client.get_operation({"name": operation}, timeout=10).done
+    assert [one.name for one in shared.client.list_operations({"name": parent}, timeout=10).operations] == [operation]
+    shared.client.cancel_operation({"name": operation}, timeout=10)
+    shared.client.delete_operation({"name": operation}, timeout=10)
+    with pytest.raises(exceptions.NotFound):
+        shared.client.get_operation({"name": operation}, timeout=10)
+
+
+def test_a_node_has_googles_defaults_and_what_was_asked_for(shared: Rig, name: str) -> None:
+    disk = tpu_v2.AttachedDisk(
+        source_disk=f"projects/p/zones/{ZONE}/disks/d", mode=tpu_v2.AttachedDisk.DiskMode.READ_ONLY
+    )
+    node = shared.create(
+        name,
+        network_config=tpu_v2.NetworkConfig(subnetwork="s"),
+        scheduling_config=tpu_v2.SchedulingConfig(spot=True),
+        shielded_instance_config=tpu_v2.ShieldedInstanceConfig(enable_secure_boot=True),
+        data_disks=[disk],
+        tags=["t"],
+    )
+    assert node.network_config.network == "projects/p/global/networks/default"
+    assert node.network_config.subnetwork == "projects/p/regions/us-central1/subnetworks/s"
+    assert not node.network_endpoints[0].access_config.external_ip  # external addresses were not asked for
+    assert node.service_account.email.endswith("-compute@developer.gserviceaccount.com")
+    assert "https://www.googleapis.com/auth/devstorage.read_only" in node.service_account.scope
+    assert (list(node.data_disks), list(node.tags)) == ([disk], ["t"])
+    assert node.shielded_instance_config.enable_secure_boot
+    assert not node.multislice_node
+
+
+def test_a_pod_can_not_be_stopped(shared: Rig, name: str) -> None:
+    node = shared.create(name, "v3-32", parent="projects/p/locations/europe-west4-a")
+    with pytest.raises(exceptions.BadRequest, match="stop is not supported"):
+        shared.client.stop_node(tpu_v2.StopNodeRequest(name=node.name), timeout=10)
+
+
+def test_the_alpha_client_simulates_a_maintenance_that_a_stop_ends(shared: Rig, name: str) -> None:
+    node = shared.create(name)
+    transport = AlphaTransport(
+        host=shared.running.url.removeprefix("http://"), url_scheme="http", credentials=AnonymousCredentials()
+    )
+    with tpu_v2alpha1.TpuClient(transport=transport) as alpha:
+        request = tpu_v2alpha1.SimulateMaintenanceEventRequest(name=node.name, worker_ids=["0"])
+        alpha.simulate_maintenance_event(request, timeout=10)
+        seen = alpha.get_node(name=node.name, timeout=10)
+    assert seen.health.name == "UNHEALTHY_MAINTENANCE"
+    assert seen.upcoming_maintenance.maintenance_status.name == "ONGOING"
+    shared.client.stop_node(tpu_v2.StopNodeRequest(name=node.name), timeout=10).result(polling=FAST)
+    started = shared.client.start_node(tpu_v2.StartNodeRequest(name=node.name), timeout=10).result(polling=FAST)
+    assert started.health == tpu_v2.Node.Health.HEALTHY

@@ -21,6 +21,7 @@ import asyncssh
 
 from tpufleet.model import Host
 from tpufleet.names import HostName
+from tpufleet.ssh.access import Access
 from tpufleet.ssh.client import ParamikoDialer
 from tpufleet.ssh.keys import ensure_key
 from tpufleet.ssh.limits import Limits
@@ -55,7 +56,12 @@ class Server:
         return Host(HostName("tpu-0-w0"), "tpu-0", "us-central1-b", 0, "127.0.0.1", self.port, "4711-w0")
 
     def dialer(self, *, limits: Limits = PATIENT, user: str | None = None, key: Path | None = None) -> ParamikoDialer:
-        return ParamikoDialer(user or self.user, key or self.key, self.trust, limits=limits)
+        return ParamikoDialer(self.access(user=user, key=key), self.trust, limits=limits)
+
+    def access(self, **changed: Any) -> Access:
+        """How the server is entered by its operator, but for what is `changed`."""
+        known = {"user": self.user, "key": self.key}
+        return Access(**{**known, **{name: value for name, value in changed.items() if value is not None}})
 
     def stop(self) -> None:
         raise NotImplementedError

@@ -24,7 +24,7 @@ def _write(server: Server, directory: Path) -> Path:
     key, known_hosts, config = (directory / name for name in ("key", "known_hosts", "config"))
     shutil.copy(server.key, key)
     known_hosts.write_text(server.trust.known_hosts([server.host]))
-    config.write_text(config_text([server.host], server.user, key, known_hosts))
+    config.write_text(config_text([server.host], server.access(key=key), server.trust, known_hosts))
     return config
 
 
@@ -67,7 +67,7 @@ def test_plain_ssh_refuses_a_host_whose_key_is_unknown_and_learns_nothing(server
 
 
 def test_a_hosts_block_says_everything_that_matters(server: Server) -> None:
-    text = config_text([server.host], "operator", Path("/fleet/key"), Path("/fleet/known_hosts"))
+    text = config_text([server.host], server.access(key=Path("/fleet/key")), server.trust, Path("/fleet/known_hosts"))
     for line in (
         "StrictHostKeyChecking yes",
         "IdentitiesOnly yes",
@@ -79,18 +79,18 @@ def test_a_hosts_block_says_everything_that_matters(server: Server) -> None:
 
 def test_a_node_of_several_hosts_is_not_one_of_them(server: Server) -> None:
     other = dataclasses.replace(server.host, name=HostName("tpu-0-w1"), worker=1)
-    text = config_text([server.host, other], "operator", Path("/key"), Path("/known_hosts"))
+    text = config_text([server.host, other], server.access(), server.trust, Path("/known_hosts"))
     assert [line for line in text.splitlines() if line.startswith("Host ")] == ["Host tpu-0-w0", "Host tpu-0-w1"]
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "${HOME}"])
 def test_a_path_that_openssh_cannot_read_is_refused(server: Server, name: str) -> None:
     with pytest.raises(StateError, match="directory"):
-        config_text([server.host], "operator", Path("/") / name / "key", Path("/known_hosts"))
+        config_text([server.host], server.access(key=Path("/") / name / "key"), server.trust, Path("/known_hosts"))
 
 
 @pytest.mark.parametrize("address", ["", "-oProxyCommand=id", "a b", "a\nProxyCommand id", "%h"])
 def test_an_impossible_address_is_refused(server: Server, address: str) -> None:
     host = dataclasses.replace(server.host, address=address)
     with pytest.raises(HostFault, match="address"):
-        config_text([host], "operator", Path("/key"), Path("/known_hosts"))
+        config_text([host], server.access(), server.trust, Path("/known_hosts"))

@@ -107,18 +107,25 @@ FORM = {
     "an unknown provider": (
         BASE + "cloud: {provider: emulater}\n",
         "5:19",
-        "must be emulator or gcp, not the text 'emul",
+        "must be emulator, gcp or inventory, not the text 'emulater' → did you mean `emulator`?",
     ),
-    "a provider that comes later": (BASE + "cloud: {provider: inventory}\n", "5:19", "inventory is not supported yet"),
     "a section that comes later": (BASE + "people: people.yaml\n", "5:1", "`people` is not supported yet"),
-    "a key of a pool that comes later": (BASE + "    queued: true\n", "5:5", "`queued` is not supported yet"),
-    "another": (BASE + "    ttl: 8h\n", "5:5", "`ttl` is not supported yet"),
+    "a length of time without a unit": (BASE + "    ttl: 8\n", "5:10", '`ttl` must be text, not 8 → quote it: "8"'),
+    "a length of time in words": (
+        BASE + "    ttl: a day\n",
+        "5:10",
+        "must be a length of time such as 90s, 30m",
+    ),
+    "a label's name": (BASE + "    labels: {Team: x}\n", "5:14", "`labels`: 'Team' must be lower-case letters"),
+    "a label's value": (BASE + "    labels: {team: A B}\n", "5:20", "`team`: 'A B' must be lower-case letters"),
+    "a network": (BASE + "cloud: {network: --x}\n", "5:18", "`network`: '--x' must be a resource's name such as"),
+    "a service account": (BASE + "cloud: {service_account: me}\n", "5:26", "must be a service account's address such"),
     "a key of a job that comes later": (job("engine: ray"), "8:5", "`engine` is not supported yet"),
     "a section that is text": (BASE + "ssh: operator\n", "5:6", "`ssh` must be a mapping"),
 }
 
 MEANING = {
-    "no node": ("fleet: x\nnodes: []\n", "2:8", "`nodes` is empty"),
+    "no node": ("fleet: x\nnodes: []\n", "2:8", "the fleet file needs `nodes`, at least one"),
     "an unknown type": ("fleet: x\nnodes: [{name: a, accelerator: v9-8}]\n", "2:32", "'v9-8' → use one of v2-8"),
     "a size that the type hasn't": ("fleet: x\nnodes: [{name: a, accelerator: v2-7}]\n", "2:32", "'v2-7' → use one of"),
     "no nodes of a pool": (BASE + "    count: 0\n", "5:12", "`count` must be from 1 to 500, not 0"),

@@ -19,7 +19,8 @@ cloud:
   zones: [us-central1-b]
   emulator: {path: [bin], create_seconds: 0.5}
 nodes:
-  - {name: tpu, count: 2, accelerator: v2-8, spot: true}
+  - {name: tpu, count: 2, accelerator: v2-8, spot: true, queued: true, valid_until: 2h, ttl: 8h, labels: {a: b}}
+ssh: {key: ~/.ssh/id, jump: me@bastion}
 code: {repo: ., ref: main, setup: ["uv venv"]}
 jobs:
   gpt:
@@ -30,6 +31,12 @@ jobs:
     secrets: [KEY]
     artifacts: ["out/**"]
     metrics: {loss: 'loss: ([\d.]+)'}
+"""
+INVENTORY = """fleet: sherlock
+cloud:
+  provider: inventory
+  hosts:
+    - {name: a, address: 192.0.2.7, accelerator: v2-8, user: me, port: 2222, host_key: ssh-ed25519 AAAA}
 """
 SNIPPETS = [
     *("[", "]", "{", "}", ":", ": ", "- ", "\n", "\n  ", "\t", '"', "'", "|", ">", "&a ", "*a", "!!int ", "<<: ", "? "),
@@ -99,16 +106,18 @@ def test_any_pile_of_yaml_is_a_spec_or_a_config_error(text: str) -> None:
 
 @QUICK
 @given(
+    st.sampled_from([VALID, INVENTORY]),
     st.lists(
         st.tuples(
             st.integers(0, len(VALID)), st.integers(0, 12), st.one_of(st.sampled_from(SNIPPETS), st.text(max_size=5))
         ),
         min_size=1,
         max_size=3,
-    )
+    ),
 )
-def test_a_valid_file_with_pieces_changed_is_a_spec_or_a_config_error(edits: list[tuple[int, int, str]]) -> None:
-    text = VALID
+def test_a_valid_file_with_pieces_changed_is_a_spec_or_a_config_error(
+    text: str, edits: list[tuple[int, int, str]]
+) -> None:
     for start, length, piece in edits:
         text = text[:start] + piece + text[start + length :]
     assert is_showable(outcome(text.encode("utf-8", errors="surrogatepass")))

@@ -23,21 +23,20 @@ def adopt(
     Example: tpufleet adopt my-old-tpu && tpufleet create
     """
     from tpufleet.ops import adopt as operation
-    from tpufleet.ssh.keys import ensure_key
 
     this = session(context)
     verb = "release" if release else "adopt"
     with this.fleet(verb, dry_run=dry_run) as fleet, this.changing(fleet):
         found = operation.find(fleet, node)
-        key_line = ensure_key(fleet.paths.key)
+        key_line = this.access(fleet.spec).key_line()
         if dry_run:
             changed = not release and operation.adopted_labels(fleet.spec, found) != found.labels
         else:
             change = operation.release if release else operation.adopt
             changed = change(fleet, found, key_line)
-    words = {"adopt": f"belongs to {fleet.spec.fleet}", "release": f"does not belong to {fleet.spec.fleet}"}
-    would = "would be changed" if changed else "nothing to do"
-    this.out.line(f"{node} in {found.zone}: {would}" if dry_run else f"{node} in {found.zone} {words[verb]}")
+    words = f"does not belong to {fleet.spec.fleet}" if release else f"belongs to {fleet.spec.fleet}"
+    said = "would be changed" if dry_run and changed else words if changed else f"{words}; nothing to do"
+    this.out.line(f"{node} in {found.zone}: {said}")
     this.out.data(
         fleet=fleet.spec.fleet, node=node, zone=found.zone, released=release, changed=changed, dry_run=dry_run
     )

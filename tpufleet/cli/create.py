@@ -11,7 +11,7 @@ from tpufleet.cli.output import Output
 from tpufleet.cli.render import PLAN_COLUMNS, bill_line, plan_fields, plan_rows
 from tpufleet.errors import Conflict
 from tpufleet.model import DeleteNode, Plan, Spec
-from tpufleet.text import counted
+from tpufleet.text import counted, listed
 
 
 def create(
@@ -34,7 +34,6 @@ def create(
     from tpufleet.ops import create as operation
     from tpufleet.ops.observe import survey
     from tpufleet.plan import plan_create
-    from tpufleet.ssh.keys import ensure_key
 
     this = session(context)
     limit = duration("--timeout", timeout)
@@ -50,7 +49,7 @@ def create(
         if plan.conflicts:
             raise Conflict(plan.conflicts[0], hint="tpufleet create --dry-run")
         _confirm(this.out, plan, yes=yes)
-        key_line = ensure_key(fleet.paths.key)
+        key_line = this.access(fleet.spec).key_line()
         created = operation.create(fleet, plan, there.nodes, code, key_line, limit_s=limit.seconds)
     views, commit = created.views, code.commit if code else None
     nodes, chips = len({view.host.node for view in views}), sum(len(view.chips) for view in views)
@@ -87,4 +86,4 @@ def show_plan(out: Output, spec: Spec, plan: Plan) -> None:
 def _confirm(out: Output, plan: Plan, *, yes: bool) -> None:
     surplus = [action.name for action in plan.actions if isinstance(action, DeleteNode) and action.surplus]
     if surplus:
-        out.confirm(f"Not in the file any more, to be deleted: {', '.join(surplus)}.", yes=yes)
+        out.confirm(f"Not in the file any more, to be deleted: {listed(surplus)}.", yes=yes)

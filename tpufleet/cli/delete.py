@@ -13,6 +13,7 @@ from tpufleet.cli.create import show_plan
 from tpufleet.cloud.port import ALL_ZONES
 from tpufleet.errors import UsageError
 from tpufleet.model import Plan, Snapshot, Spec
+from tpufleet.text import counted, listed
 
 if TYPE_CHECKING:
     from tpufleet.ops.delete import Proof
@@ -52,7 +53,7 @@ def delete(
         if plan.actions and not yes:
             going = operation.at_risk(fleet, plan, there)
             lost = f" {len(going)} runs have not ended: {', '.join(going[:3])}." if going else ""
-            doomed = ", ".join(_named(action.name, action.zone, there) for action in plan.actions)
+            doomed = listed([_named(action.name, action.zone, there) for action in plan.actions])
             this.out.confirm(f"Delete {doomed}, with all on them?{lost}", yes=yes)
         proof = operation.delete(fleet, plan, there, everywhere=orphans)
     if not plan.actions:
@@ -84,4 +85,5 @@ def _named(name: str, zone: str, there: Snapshot) -> str:
 
 def _proven(item: Proof, fleet: str) -> str:
     zone = "all zones" if item.zone == ALL_ZONES else item.zone
-    return f"{zone}: {item.nodes} nodes, {item.queued_resources} queued resources of {fleet}"
+    queued = counted(item.queued_resources, "queued resource")
+    return f"{zone}: {counted(item.nodes, 'node')}, {queued} of {fleet}"

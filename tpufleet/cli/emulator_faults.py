@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tpufleet.cli.arguments import session
-from tpufleet.cli.rehearsal import rehearsed
+from tpufleet.cli.emulator_at import remote
 from tpufleet.errors import UsageError
 
 if TYPE_CHECKING:
-    from tpufleet.emulator.remote import Faults, Remote
+    from tpufleet.emulator.remote import Faults
 
 app = typer.Typer(
     name="fault",
@@ -56,7 +56,9 @@ def stockout(
 @app.command("quota")
 def quota(
     context: typer.Context,
-    metric: Annotated[str, typer.Argument(metavar="METRIC", help="A quota's name, or an accelerator type for its own.")],
+    metric: Annotated[
+        str, typer.Argument(metavar="METRIC", help="A quota's name, or an accelerator type for its own.")
+    ],
     region: Annotated[str, typer.Option("--region", metavar="REGION", help="Or a zone.", show_default=False)],
     limit: Annotated[int, typer.Option(min=0, metavar="N", help="In what the type's name counts: cores or chips.")] = 0,
     end: End = False,
@@ -201,8 +203,7 @@ def disk_full(context: typer.Context, host: Host, end: End = False) -> None:
     """A host's disk is full.
 
     No file on it can grow; reading and deleting work. It is a file size limit of the host's processes, not a disk:
-    they see "File too large" where a full disk says "No space left on device" (SFTP does), and df shows the real
-    disk. What ran before and isn't Python may be killed by its next write (SIGXFSZ).
+    they see "File too large" where a full disk says "No space left on device", and df shows the real disk. What ran before and isn't Python may be killed by its next write (SIGXFSZ).
 
     Example: tpufleet emulator fault disk-full tpu-0-w0
     """
@@ -235,7 +236,7 @@ def change_ip(context: typer.Context, host: Host) -> None:
 def api(
     context: typer.Context,
     status: Annotated[
-        str, typer.Argument(metavar="[STATUS]", help="401, 403, 409, 429, 500, 503 …, or ABORTED, ALREADY_EXISTS …")
+        str, typer.Argument(metavar="STATUS", help="401, 403, 409, 429, 500, 503 …, or ABORTED, ALREADY_EXISTS …")
     ] = "",
     count: Annotated[int, typer.Option("--next", min=1, metavar="N", help="So many calls.")] = 1,
     at: Annotated[int, typer.Option("--at", min=1, metavar="N", help="From the N-th call from now on.")] = 1,
@@ -252,8 +253,9 @@ def api(
     The next calls, or those from the N-th on, get STATUS in Google's envelope with Google's text. Without --method
     every call counts, polling of operations too.
 
-    Examples: tpufleet emulator fault api 429 --next 5 --retry-after 2 --method CreateNode
-    tpufleet emulator fault api --lost-answer --method CreateNode
+    Example: tpufleet emulator fault api 429 --next 5 --method CreateNode
+
+    Example: tpufleet emulator fault api --lost-answer --method CreateNode
     """
     if bool(status) == lost_answer:
         raise UsageError("either a STATUS or --lost-answer", hint="tpufleet emulator fault api --help")
@@ -290,7 +292,7 @@ def list_(context: typer.Context) -> None:
 
     Example: tpufleet emulator fault list --json
     """
-    _show(context, rehearsed(context).remote.in_force(), "no fault is in force")
+    _show(context, remote(context).in_force(), "no fault is in force")
 
 
 @app.command("clear")
@@ -301,7 +303,7 @@ def clear(context: typer.Context) -> None:
 
     Example: tpufleet emulator fault clear
     """
-    _show(context, rehearsed(context).remote.clear(), "no fault was in force")
+    _show(context, remote(context).clear(), "no fault was in force")
 
 
 def _show(context: typer.Context, faults: list[dict[str, Any]], none: str) -> None:
@@ -321,12 +323,12 @@ def _say(context: typer.Context, kind: str, target: str, end: bool, begin: Calla
     """Begins or ends the fault and says so."""
     from tpufleet.emulator.remote import Faults
 
-    remote: Remote = rehearsed(context).remote
+    cloud = remote(context)
     if end:
-        remote.end(kind, target)
+        cloud.end(kind, target)
     else:
-        begin(Faults(remote))
-    lasts = any((one["kind"], one["target"]) == (kind, target) for one in remote.in_force())
+        begin(Faults(cloud))
+    lasts = any((one["kind"], one["target"]) == (kind, target) for one in cloud.in_force())
     out = session(context).out
     subject = f"{kind} {target}".rstrip()
     out.line(f"{subject}: " + ("ended" if end else "in force until --end" if lasts else "done"))

@@ -23,6 +23,7 @@ LINE_S = 15.0
 SILENT_LIMIT_S = 120.0
 
 States = Mapping[str, Mapping[str, Any]]
+Show = Callable[[States, Mapping[str, str]], None]  # the runs' states, and the silent hosts with why
 
 
 def follow(this: Session, runs: Sequence[str], known: States) -> States:
@@ -42,8 +43,8 @@ def raise_for_failed(states: States) -> None:
         raise RunFailed(f"{len(failed)} of {len(states)} runs failed: {said}", hint=f"tpufleet logs {failed[0]}")
 
 
-def _watch(fleet: Fleet, runs: Sequence[str], known: States, show: Callable[[States], None]) -> States:
-    """One probe per host and look; a host that is silent for a while is waited for."""
+def _watch(fleet: Fleet, runs: Sequence[str], known: States, show: Show) -> States:
+    """One probe per host and look; a host that is silent is told, and waited for a while."""
     from tpufleet.errors import Unreachable
     from tpufleet.ops.observe import find_nodes, hosts_of, probe
     from tpufleet.ops.runs import located
@@ -54,32 +55,38 @@ def _watch(fleet: Fleet, runs: Sequence[str], known: States, show: Callable[[Sta
     while True:
         views = probe(fleet, hosts)
         states |= {run: item.state for run, item in located(views).items() if run in runs}
-        if all(view.probe for view in views):
+        silent = {str(view.host.name): view.error or "nothing of tpufleet on it" for view in views if not view.probe}
+        show(states, silent)
+        if not silent:
             heard = time.monotonic()
         elif time.monotonic() - heard > SILENT_LIMIT_S:
-            silent = next(view for view in views if not view.probe)
+            host, why = next(iter(silent.items()))
             raise Unreachable(
-                f"silent for {SILENT_LIMIT_S:.0f} s: {silent.error}", where=silent.host.name, hint="tpufleet status"
+                f"silent for {SILENT_LIMIT_S:.0f} s: {why}",
+                where=host,
+                hint="tpufleet create brings it back, or makes it anew; then the same run again",
             )
-        show(states)
         if len(states) == len(runs) and all(state["state"] in FINAL_STATES for state in states.values()):
             return states
         time.sleep(LOOK_S)
 
 
 @contextlib.contextmanager
-def _picture(out: Output, runs: Sequence[str]) -> Generator[Callable[[States], None]]:
+def _picture(out: Output, runs: Sequence[str]) -> Generator[Show]:
     if not out.live:
         yield _Lines(out, runs).show
         return
+    from rich.console import Group
     from rich.live import Live
+    from rich.text import Text
 
     with Live(console=out.console(), refresh_per_second=4, transient=False) as live:
 
-        def show(states: States) -> None:
+        def show(states: States, silent: Mapping[str, str]) -> None:
             ordered = [states[run] for run in runs if run in states]
             rows = [[clean(cell) for cell in row] for row in run_rows(ordered)]
-            live.update(rich_table(RUN_COLUMNS, rows, numbers=("step",)), refresh=True)
+            notes = [Text(clean(f"{host} is silent, waiting for it: {why}"), "red") for host, why in silent.items()]
+            live.update(Group(rich_table(RUN_COLUMNS, rows, numbers=("step",)), *notes), refresh=True)
 
         yield show
 
@@ -91,9 +98,15 @@ class _Lines:
         self._out = out
         self._runs = runs
         self._known: dict[str, str] = {}
+        self._silent: set[str] = set()
         self._last = time.monotonic()
 
-    def show(self, states: States) -> None:
+    def show(self, states: States, silent: Mapping[str, str]) -> None:
+        for host in set(silent) - self._silent:
+            self._out.note(f"{host}: silent, waiting for it: {silent[host]}")
+        for host in self._silent - set(silent):
+            self._out.note(f"{host}: heard again")
+        self._silent = set(silent)
         for run in self._runs:
             state = states.get(run)
             if state and self._known.get(run) != state["state"]:

@@ -34,7 +34,12 @@ def connect(spec: Spec, paths: LocalPaths, *, start: bool) -> Cloud:
         )
     from tpufleet.cloud import tpu_api
 
-    return tpu_api.rehearsal(spec.cloud.project or "rehearsal", at.url, at.ssh_port)
+    return tpu_api.rehearsal(project(spec), at.url, at.ssh_port)
+
+
+def project(spec: Spec) -> str:
+    """The project that the fleet's nodes are in on the rehearsal cloud."""
+    return spec.cloud.project or "rehearsal"
 
 
 def _existing(directory: Path) -> Path:

@@ -13,7 +13,6 @@ from tpufleet.model import (
     DeleteNode,
     HostView,
     Node,
-    NodePool,
     Plan,
     Queued,
     Snapshot,
@@ -73,19 +72,24 @@ def bill_line(plan: Plan, *, trc: bool) -> str:
     pools = [action.pool for action in plan.actions if isinstance(action, CreateNode)]
     if not pools:
         return ""
-    ways = {spot: [pool.type.usd_per_hour(spot=spot) for pool in pools] for spot in (False, True)}
-    demand, spot = (None if None in prices else math.fsum(filter(None, prices)) for prices in ways.values())
-    chosen = "0 USD an hour (TRC grant)" if trc else f"{_usd(_total(pools))} USD an hour"
-    return f"the new nodes cost about {chosen}; on demand {_usd(demand)}, spot {_usd(spot)}, under a TRC grant 0"
+    bill = _total(pool.type.usd_per_hour(spot=pool.spot) for pool in pools)
+    if trc:
+        chosen = "the new nodes cost 0 USD an hour (TRC grant)"
+    elif bill is None:
+        chosen = "the price of the new nodes is not known here"
+    else:
+        chosen = f"the new nodes cost about {bill:.2f} USD an hour"
+    demand, spot = (_total(pool.type.usd_per_hour(spot=spot) for pool in pools) for spot in (False, True))
+    return f"{chosen}; on demand {_usd(demand)}, spot {_usd(spot)}, under a TRC grant 0"
 
 
-def _total(pools: Sequence[NodePool]) -> float | None:
-    prices = [pool.type.usd_per_hour(spot=pool.spot) for pool in pools]
-    return None if None in prices else math.fsum(filter(None, prices))
+def _total(prices: Iterable[float | None]) -> float | None:
+    known = list(prices)
+    return None if None in known else math.fsum(price for price in known if price is not None)
 
 
 def _usd(price: float | None) -> str:
-    return "?" if price is None else f"{price:.2f}"
+    return "unknown" if price is None else f"{price:.2f}"
 
 
 def snapshot_fields(fleet: str, snapshot: Snapshot) -> dict[str, Any]:

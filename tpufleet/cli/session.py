@@ -16,6 +16,7 @@ from tpufleet.paths import LocalPaths
 if TYPE_CHECKING:
     from tpufleet.cloud.port import Cloud
     from tpufleet.ops.fleet import Fleet
+    from tpufleet.ssh.access import Access
 
 LOCK_WAIT_S = 600.0
 
@@ -35,12 +36,17 @@ class Session:
     def paths(self, spec: Spec) -> LocalPaths:
         return LocalPaths(self.config.absolute(), spec.fleet)
 
+    def access(self, spec: Spec) -> Access:
+        """How the fleet's hosts are entered; raises UsageError when the file means a key that isn't there."""
+        from tpufleet.ssh.access import access_to
+
+        return access_to(spec, self.paths(spec))
+
     @contextlib.contextmanager
     def fleet(self, command: str, *, start: bool = False, dry_run: bool = False) -> Generator[Fleet]:
         """The fleet, connected; every connection is closed at the end. `start` starts the rehearsal cloud if needed."""
         from tpufleet.ops.fleet import Fleet
         from tpufleet.ssh.client import ParamikoDialer
-        from tpufleet.ssh.keys import ensure_key
         from tpufleet.ssh.trust import Trust
         from tpufleet.state.store import Journal
 
@@ -51,9 +57,10 @@ class Session:
             paths.ensure_state()
             journal = Journal(paths.journal)
             stack.callback(journal.close)
-            ensure_key(paths.key)
+            access = self.access(spec)
+            access.key_line()  # makes the fleet's own key, if it is that
             trust = Trust(paths.pins)
-            dialer = stack.enter_context(ParamikoDialer(spec.ssh.user, paths.key, trust))
+            dialer = stack.enter_context(ParamikoDialer(access, trust))
             emit = stack.enter_context(self.out.progress())
             yield Fleet(spec, paths, cloud, dialer, trust, journal, command, emit, dry_run)
 
@@ -97,6 +104,11 @@ def _connected(spec: Spec, paths: LocalPaths, *, start: bool) -> Cloud:
         from tpufleet.cloud import tpu_api
 
         return tpu_api.google(spec.cloud.project)
+    if spec.cloud.provider is Provider.INVENTORY:
+        from tpufleet.cloud.inventory import Inventory
+        from tpufleet.ssh.knownhosts import known_key
+
+        return Inventory(spec, known_key)
     from tpufleet.cli import rehearsal
 
     return rehearsal.connect(spec, paths, start=start)

@@ -15,6 +15,7 @@ from tpufleet.errors import UsageError
 if TYPE_CHECKING:
     from tpufleet.model import Host
     from tpufleet.ops.fleet import Fleet
+    from tpufleet.ssh.access import Access
 
 INCLUDE_NOTE = "# tpufleet: the hosts of a fleet (tpufleet ssh-config --install)"
 
@@ -38,7 +39,7 @@ def ssh(
         raise UsageError("there is no ssh program here", hint="install OpenSSH's client")
     with this.fleet("ssh") as fleet:
         target = _one(fleet, host)
-        write_config(fleet)
+        write_config(fleet, this.access(fleet.spec))
     words = [program, "-F", str(fleet.paths.ssh_config), target.name]
     os.execv(program, [*words, "--", shell_line(command)] if command else words)  # noqa: S606 (a list, no shell here)
 
@@ -54,7 +55,7 @@ def ssh_config(
     """
     this = session(context)
     with this.fleet("ssh-config") as fleet:
-        hosts, text = write_config(fleet, dry_run=dry_run)
+        hosts, text = write_config(fleet, this.access(fleet.spec), dry_run=dry_run)
     if install and not dry_run:
         changed = _include(Path.home() / ".ssh" / "config", fleet.paths.ssh_config)
         this.out.note(
@@ -65,7 +66,7 @@ def ssh_config(
     this.out.data(config=text, file=str(fleet.paths.ssh_config), hosts=[host.name for host in hosts])
 
 
-def write_config(fleet: Fleet, *, dry_run: bool = False) -> tuple[tuple[Host, ...], str]:
+def write_config(fleet: Fleet, access: Access, *, dry_run: bool = False) -> tuple[tuple[Host, ...], str]:
     """Write the fleet's own config and known_hosts (0600, in `.tpufleet/`); returns the hosts and the config's text."""
     from tpufleet.ops.observe import find_nodes, hosts_of, trust
     from tpufleet.paths import write_atomically
@@ -73,7 +74,7 @@ def write_config(fleet: Fleet, *, dry_run: bool = False) -> tuple[tuple[Host, ..
 
     hosts = hosts_of(fleet, find_nodes(fleet))
     trust(fleet, hosts)
-    text = config_text(hosts, fleet.spec.ssh.user, fleet.paths.key, fleet.paths.known_hosts)
+    text = config_text(hosts, access, fleet.trust, fleet.paths.known_hosts)
     if dry_run:
         return hosts, text
     write_atomically(fleet.paths.known_hosts, fleet.trust.known_hosts(hosts).encode())

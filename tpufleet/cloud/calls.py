@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import requests.exceptions
 from google.auth import exceptions as auth_errors
@@ -56,7 +56,7 @@ def answered(call: Callable[[], T], caller: Caller, subject: str, zone: str | No
 
 def credential_trouble(error: auth_errors.GoogleAuthError) -> CloudError:
     """What google-auth raises: there are no credentials, they have expired, or Google's login isn't reached."""
-    passing = bool(error.retryable)  # pyright: ignore[reportUnknownMemberType] (google-auth is not typed)
+    passing: object = cast("object", error.retryable)  # pyright: ignore[reportUnknownMemberType] (not typed)
     if passing or isinstance(error, (auth_errors.TransportError, auth_errors.TimeoutError)):
         return CloudUnreachable("Google's login does not answer", hint=LOOK_AT_NETWORK)
     if isinstance(error, auth_errors.RefreshError):

@@ -47,7 +47,7 @@ def classify(
     `details` are the answer's google.rpc details. `project`, `zone` and `member` (who asked, as IAM names them:
     `user:me@example.com`) fill the hint.
     """
-    said = "; ".join((text, *(line for line in _descriptions(details) if line not in text)))
+    said = "; ".join((text, *dict.fromkeys(line for line in _descriptions(details) if line not in text)))
     info = next((detail for detail in details if _is(detail, "ErrorInfo")), NO_DETAIL)
     meaning, found = _meaning(status, said, info)
     known = {"project": project, "zone": zone or _zone_in(subject), "member": member}

@@ -66,7 +66,9 @@ class Cloud(Protocol):
         """
         ...
 
-    def start(self, name: str, zone: str) -> Pending: ...
+    def start(self, name: str, zone: str) -> Pending | None:
+        """Ask for a STOPPED node's start; None when it is STARTING or READY already."""
+        ...
 
     def delete(self, name: str, zone: str) -> Pending | None:
         """Ask for the end of a node; None when there is none."""

@@ -87,9 +87,15 @@ class Transport(TpuRestTransport):
     """`url` is the endpoint (`https://tpu.googleapis.com`); `direct` leaves the environment's proxies out."""
 
     def __init__(self, credentials: Credentials, url: str, *, direct: bool = False) -> None:
-        scheme, _, host = url.partition("://")
-        super().__init__(host=host, url_scheme=scheme, credentials=credentials)
-        self._session.close()  # Google's transport makes its session itself; there is no other way to give it ours
-        self._session = _Session(credentials)
-        self._session.trust_env = not direct
-        self._session.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=CONNECTIONS))
+        self._scheme, _, host = url.partition("://")
+        self._direct = direct
+        super().__init__(host=host, url_scheme=self._scheme, credentials=credentials)
+
+    def _prep_wrapped_messages(self, client_info: Any) -> None:
+        """Google's constructor calls this when it has made its session, which can't be given to it: the moment to
+        put ours in its place."""
+        self._session.close()
+        self._session = _Session(self._credentials, default_host=self.DEFAULT_HOST)
+        self._session.trust_env = not self._direct
+        self._session.mount(f"{self._scheme}://", HTTPAdapter(pool_maxsize=CONNECTIONS))
+        super()._prep_wrapped_messages(client_info)

@@ -51,7 +51,7 @@ def _made(spec: Spec) -> Iterator[Finding]:
         yield Finding(path, "the provider gcp needs `zones`", "for v2-8: zones: [us-central1-b, us-central1-c]")
     if cloud.hosts:
         yield Finding(("cloud", "hosts"), "`hosts` are for `provider: inventory`", at_key=True)
-    if not spec.nodes:
+    if not spec.nodes and not cloud.hosts:
         yield Finding(("nodes",), "the fleet file needs `nodes`, at least one", "- {name: tpu, accelerator: v2-8}")
     for index, scope in enumerate(cloud.scopes):
         try:
@@ -82,7 +82,7 @@ def _inventory(spec: Spec) -> Iterator[Finding]:
     if spec.nodes:
         hint = "list the hosts in `cloud.hosts`"
         yield Finding(("nodes",), "the provider inventory makes no `nodes`", hint, at_key=True)
-    if not cloud.hosts:
+    if not cloud.hosts and not spec.nodes:
         hint = "hosts: [{name: tpu-0, address: 192.0.2.7, accelerator: v3-8}]"
         yield Finding(("cloud", "provider"), "the provider inventory needs `cloud.hosts`", hint)
     for index, host in enumerate(cloud.hosts):
@@ -125,9 +125,7 @@ def _pool(path: Path, pool: NodePool) -> Iterator[Finding]:
     yield from _times(path, pool)
     yield from _labels((*path, "labels"), pool)
     if pool.startup_script is not None and not is_inside(pool.startup_script):
-        sentence = (
-            f"`startup_script` must be a file beside the fleet file or below, unlike {shown(pool.startup_script)}"
-        )
+        sentence = f"`startup_script` must be beside the fleet file or below, unlike {shown(pool.startup_script)}"
         yield Finding((*path, "startup_script"), sentence)
 
 

@@ -32,9 +32,9 @@ class Section(NamedTuple):
 SECTIONS = (
     Section((), "the fleet file", Spec, frozenset({"people"})),
     Section(("cloud",), "`cloud`", CloudSpec),
-    Section(("cloud", "hosts", "*"), "a host of `cloud.hosts`", InventoryHost),
     Section(("cloud", "emulator"), "`cloud.emulator`", EmulatorSpec),
     Section(("nodes", "*"), "a node pool", NodePool),
+    Section(("cloud", "hosts", "*"), "a host of `cloud.hosts`", InventoryHost),
     Section(("ssh",), "`ssh`", SshSpec),
     Section(("code",), "`code`", CodeSpec),
     Section(("jobs", "*"), "a job", JobSpec, frozenset({"engine", "zip", "points", "priority", "time_limit"})),

@@ -11,7 +11,10 @@ from tpufleet.emulator.wire import Json
 
 
 class Book:
-    """Counts API calls by method and processes by host, and bills a node for the time it is READY."""
+    """Counts API calls by method and processes by host, bills a node for the time it is READY.
+
+    A queued resource costs nothing but eats quota: how long it was there is written down as well.
+    """
 
     def __init__(self, stored: Json | None = None) -> None:
         stored = stored or {}
@@ -19,6 +22,7 @@ class Book:
         self._processes: Counter[str] = Counter(stored.get("processes", {}))
         # One entry per node that ever was, also when a name was used again.
         self._nodes: list[Json] = stored.get("nodes", [])
+        self._queued: list[Json] = stored.get("queued", [])
 
     def called(self, method: str) -> None:
         self._calls[method] += 1
@@ -34,6 +38,14 @@ class Book:
         for node in self._of(uid):
             node["deleted"] = rfc3339(now)
 
+    def queued(self, name: str, now: datetime) -> None:
+        self._queued.append({"name": name, "created": rfc3339(now), "deleted": None})
+
+    def dequeued(self, name: str, now: datetime) -> None:
+        for one in self._queued:
+            if one["name"] == name and not one["deleted"]:
+                one["deleted"] = rfc3339(now)
+
     def billing_starts(self, uid: str, now: datetime) -> None:
         """Idempotent: a node that is billed already goes on being billed."""
         for node in self._of(uid):
@@ -46,16 +58,27 @@ class Book:
                 node["billed"][-1][1] = rfc3339(now)
 
     def stored(self) -> Json:
-        return {"calls": dict(self._calls), "processes": dict(self._processes), "nodes": self._nodes}
+        return {
+            "calls": dict(self._calls),
+            "processes": dict(self._processes),
+            "nodes": self._nodes,
+            "queued": self._queued,
+        }
 
     def wire(self, now: datetime) -> Json:
-        """The book as JSON: `calls`, `processes`, and per node its times and `nodeSeconds` so far."""
+        """The book as JSON: `calls`, `processes`, per node its times and `nodeSeconds` so far, `queuedResources`."""
         nodes = [
             {"name": node["name"], "id": node["id"], "created": node["created"], "deleted": node["deleted"]}
             | {"nodeSeconds": sum(_seconds(span, now) for span in node["billed"])}
             for node in self._nodes
         ]
-        return {"calls": dict(self._calls), "processes": dict(self._processes), "nodes": nodes}
+        queued = [one | {"seconds": _seconds([one["created"], one["deleted"]], now)} for one in self._queued]
+        return {
+            "calls": dict(self._calls),
+            "processes": dict(self._processes),
+            "nodes": nodes,
+            "queuedResources": queued,
+        }
 
     def _of(self, uid: str) -> list[Json]:
         return [node for node in self._nodes if node["id"] == uid]

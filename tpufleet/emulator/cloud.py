@@ -8,7 +8,6 @@ No effects here: `keeper.py` and `queue.py` boot and kill hosts and tell this mo
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -39,9 +38,10 @@ class Cloud:
         self.projects: dict[str, dict[str, str]] = stored.get("projects", {})
 
     def stored(self) -> Json:
+        """All of it as JSON; not a copy."""
         return {
-            "nodes": {name: dataclasses.asdict(node) for name, node in self.nodes.items()},
-            "queued": {name: dataclasses.asdict(queued) for name, queued in self.queued.items()},
+            "nodes": {name: vars(node) for name, node in self.nodes.items()},
+            "queued": {name: vars(queued) for name, queued in self.queued.items()},
             "operations": self.operations.stored(),
             "capacity": self.capacity.stored(),
             "projects": self.projects,

@@ -44,7 +44,8 @@ class Projects:
         """Replaces all; refused when somebody else did so since the caller looked."""
         wanted = await call.message(METADATA)
         if wanted.get("fingerprint", "") != _fingerprint(self._metadata(call.project)):
-            raise ApiError("FAILED_PRECONDITION", "Supplied fingerprint does not match current metadata fingerprint.")
+            text = "Supplied fingerprint does not match current metadata fingerprint."
+            raise ApiError("FAILED_PRECONDITION", text, http=412)
         entries: list[Any] = wanted.get("items", [])
         self._keeper.set_project_metadata(call.project, {entry["key"]: entry.get("value", "") for entry in entries})
         return self._done(call)

@@ -16,6 +16,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 PIECE = 1024
@@ -106,17 +107,18 @@ class Lane:
         self._hand_on = hand_on
         self._hold = hold
         self._go = go
-        self._waiting: deque[tuple[float, bytes]] = deque()
+        self._waiting: deque[tuple[float, int, Callable[[], object]]] = deque()  # arrival, size, what is then done
         self._size = 0
-        self._at_end: Callable[[], object] | None = None
         self._pump: asyncio.Task[None] | None = None
 
     def push(self, data: bytes) -> None:
-        if self._pump is None and self._direction.link.is_clear:
+        if self._is_open:
             self._hand_on(data)
             return
         now = asyncio.get_running_loop().time()
-        self._waiting.extend((now, data[start : start + PIECE]) for start in range(0, len(data), PIECE))
+        for start in range(0, len(data), PIECE):
+            piece = data[start : start + PIECE]
+            self._waiting.append((now, len(piece), partial(self._hand_on, piece)))
         if self._size <= HIGH_WATER < self._size + len(data):
             self._hold()
         self._size += len(data)
@@ -124,18 +126,21 @@ class Lane:
 
     def end(self, at_end: Callable[[], object]) -> None:
         """Calls `at_end` behind everything that was given."""
-        if self._pump is None and self._direction.link.is_clear:
+        if self._is_open:
             at_end()
         else:
-            self._at_end = at_end
+            self._waiting.append((0.0, 0, at_end))
             self._work()
 
     def drop(self) -> None:
         """The connection is no more."""
         self._waiting.clear()
-        self._at_end = None
         if self._pump:
             self._pump.cancel()
+
+    @property
+    def _is_open(self) -> bool:
+        return self._pump is None and self._direction.link.is_clear
 
     def _work(self) -> None:
         if self._pump is None:
@@ -143,16 +148,13 @@ class Lane:
 
     async def _hand_all_on(self) -> None:
         while self._waiting:
-            arrived, piece = self._waiting.popleft()
-            await self._passage(len(piece), arrived)
-            self._hand_on(piece)
-            if self._size > HIGH_WATER >= self._size - len(piece):
+            arrived, size, act = self._waiting.popleft()
+            await self._passage(size, arrived)
+            act()
+            if self._size > HIGH_WATER >= self._size - size:
                 self._go()
-            self._size -= len(piece)
-        await self._passage(0, 0.0)
+            self._size -= size
         self._pump = None
-        if self._at_end:
-            self._at_end()
 
     async def _passage(self, size: int, arrived: float) -> None:
         """Returns when `size` bytes have made their way, whatever becomes of the link meanwhile."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import uuid
 from collections.abc import Iterable
@@ -72,7 +71,7 @@ class Operations:
         self._all = {name: Operation(**record) for name, record in stored.items()}
 
     def stored(self) -> Json:
-        return {name: dataclasses.asdict(operation) for name, operation in self._all.items()}
+        return {name: vars(operation) for name, operation in self._all.items()}
 
     def begin(self, verb: str, target: str, request_id: str = "") -> Operation:
         """A new operation on `target`, the full name of a node or a queued resource."""

@@ -39,6 +39,7 @@ class Queue:
         if before := self._cloud.operations.asked_before("create", parent, request_id):
             return before
         operation, record = self._cloud.enqueue(project, zone, queued_id, body, version=version, request_id=request_id)
+        self._keeper.book.queued(record.name, self._keeper.clock.now())
         self._do(record, self._live)
         return operation
 
@@ -154,6 +155,7 @@ class Queue:
         await self._keeper.steps.pause(record.name, 0)
         await self._take_nodes(record)
         self._cloud.dequeued(record)
+        self._keeper.book.dequeued(record.name, self._keeper.clock.now())
         self._keeper.save()
 
     async def _take_nodes(self, record: QueuedRecord) -> None:

@@ -82,11 +82,10 @@ class QueuedRecord:
         }
 
     def wire(self) -> Json:
-        """As the API shows it, the fields of every version together."""
-        spec = self.spec
-        if "multisliceParams" in spec:  # v2alpha1 has another name for it
-            spec = spec | {"multiNodeParams": spec["multisliceParams"]}
-        return self.resource | {"tpu": {"nodeSpec": [spec]}}
+        """As the API shows it: one node spec per node, which is how `gcloud` counts and finds them."""
+        spec = {key: value for key, value in self.spec.items() if key != "multisliceParams"}
+        specs = [spec | {"nodeId": name.rpartition("/")[2]} for name in self.nodes]
+        return self.resource | {"tpu": {"nodeSpec": specs}}
 
 
 def new_record(parent: str, queued_id: str, body: Any, version: str, created: str) -> QueuedRecord:

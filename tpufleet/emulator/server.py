@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import tpufleet
-from tpufleet.emulator import addresses, api, control, peers, processes
+from tpufleet.emulator import addresses, api, control, peers, processes, workstation
 from tpufleet.emulator.clock import WallClock, rfc3339
 from tpufleet.emulator.faults import Faults
 from tpufleet.emulator.hosts import ProcessHost, Settings
@@ -114,7 +114,7 @@ def app(keeper: Keeper, facts: Json, stop: Callable[[], None], cut: Callable[[tu
     ours = api.routes(keeper)
     faults = Faults(keeper, interference, {route.name for route in ours})
     application = Starlette(
-        routes=[*ours, *control.routes(keeper, faults, facts, stop)],
+        routes=[*ours, *control.routes(keeper, faults, facts, stop), *workstation.routes()],
         exception_handlers={
             ApiError: _refused,
             404: _no_such_method,

@@ -41,7 +41,7 @@ class Store:
         return cast(Json, stored)
 
     def save(self, state: Json) -> None:
-        write_whole(self._cloud, json.dumps(state, indent=1))
+        write_whole(self._cloud, json.dumps(state))  # on one line: twenty times as fast, and written at every step
 
     def announce(self, facts: Json) -> None:
         write_whole(self.announcement, json.dumps(facts, indent=1) + "\n")

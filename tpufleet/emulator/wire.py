@@ -36,17 +36,14 @@ CODES = {
 
 
 class ApiError(Exception):
-    """An answer that is an error: `status` is a google.rpc.Code by name."""
+    """An answer that is an error: `status` is a google.rpc.Code by name; `http` where a method has its own code."""
 
-    def __init__(self, status: str, message: str, details: Sequence[Json] = ()) -> None:
+    def __init__(self, status: str, message: str, details: Sequence[Json] = (), http: int | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.details = list(details)
-
-    @property
-    def http_status(self) -> int:
-        return CODES[self.status][1]
+        self.http_status = http or CODES[status][1]
 
     def envelope(self) -> Json:
         """The body of an HTTP answer."""

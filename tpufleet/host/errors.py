@@ -28,11 +28,12 @@ def bad(message: str) -> HostError:
 
 def from_os(error: OSError) -> HostError:
     """What a failed system call means to a person."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_disk_full(error):
         return HostError(DISK_FULL, "the host's disk is full")
     where = f": {error.filename}" if error.filename else ""
     return HostError(INTERNAL, f"{error.strerror or error}{where}")
 
 
 def is_disk_full(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    """No room, no quota, or a limit that lets no file grow, which is the rehearsal cloud's full disk."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -33,6 +33,7 @@ class Places:
         self.queue_lock = self.base / "queue.lock"
         self.queue_fifo = self.base / "queue.fifo"
         self.queue_log = self.base / "queue.log"
+        self.ttl = self.base / "ttl.json"  # of the timer that keeps the node's ttl, where it has one
 
     def proc(self, name: str) -> Path:
         """A file of /proc that describes the machine; an emulated host may have its own."""

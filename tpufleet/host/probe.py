@@ -39,6 +39,7 @@ def probe(places: Places) -> JsonObject:
         "chips": _chips(places, states),
         "runs": [settle.view(RunStore(places.run(state.id)), state).public for state in states],
         "code": _code(places),
+        "ttl": files.read_json(places.ttl),
     }
 
 

@@ -183,7 +183,7 @@ class Making(_Way):
         then = f"trying {self._search.zone}"
         if step.after_s:
             then += f" in {lasted(step.after_s)} (try {len(self._search.refusals) + 1}, {self.waited()} so far)"
-        self.say(f"{tried}: {error.message}; {then}")
+        self.say(f"{tried}: {provision.in_short(error)}; {then}")
 
     def _clear(self, leftover: Claim) -> None:
         """Ask for the end of what a refused attempt left; `look` sees when it is gone."""

@@ -49,7 +49,7 @@ def find_nodes(fleet: Fleet) -> tuple[Node, ...]:
 
 def hosts_of(fleet: Fleet, nodes: Iterable[Node]) -> tuple[Host, ...]:
     """The hosts of those nodes that are READY, worker by worker; behind a jump host, by their internal addresses."""
-    users = {str(host.name): host.user for host in fleet.spec.cloud.hosts}
+    listed = {str(host.name): host for host in fleet.spec.cloud.hosts}
     return tuple(
         Host(
             name=HostName(f"{node.name}-w{worker}"),
@@ -57,9 +57,9 @@ def hosts_of(fleet: Fleet, nodes: Iterable[Node]) -> tuple[Host, ...]:
             zone=node.zone,
             worker=worker,
             address=address,
-            port=fleet.cloud.ssh_port,
+            port=listed[node.name].port if node.name in listed else fleet.cloud.ssh_port,
             identity=f"{node.uid}-w{worker}",
-            user=users.get(node.name),
+            user=listed[node.name].user if node.name in listed else None,
             chips=_chips_of(node),
         )
         for node in nodes

@@ -47,7 +47,7 @@ def _labels(fleet: Fleet, pool: NodePool, expires: float | None) -> dict[str, st
 def _metadata(fleet: Fleet, pool: NodePool, expires: float | None, key_line: str) -> dict[str, str]:
     metadata = {"ssh-keys": f"{fleet.spec.ssh.user}:{key_line}", "enable-guest-attributes": "TRUE"}
     own = (fleet.paths.directory / pool.startup_script).read_bytes() if pool.startup_script else None
-    if script := startup_script(expires, own, queued=pool.queued):
+    if script := startup_script(expires, own):
         metadata["startup-script"] = script
     return metadata
 

@@ -77,7 +77,8 @@ def plan_launch(
             unknown.append(run.id)
         else:
             start.append(run)
-    homes = {run: located.host.name for run, located in there.items()}
+    # a run that begins anew has no use for the checkpoints that lie where it was
+    homes = {} if restart else {run: located.host.name for run, located in there.items()}
     rooms = [_room(view) for view in views if view.probe]
     placed = place(start, rooms, homes) if start else {}
     return Launch(placed, tuple(active), tuple(done), tuple(unknown))

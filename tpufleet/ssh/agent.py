@@ -27,6 +27,9 @@ ERROR_LIMIT = 1 << 20
 # The image preloads an allocator that breaks some programs (LD_PRELOAD); -ES keeps a user's Python settings out.
 ASK = "[ -e {agent}/__main__.py ] || exit 113; exec env -u LD_PRELOAD python3 -ES {agent} {verb}"
 
+# What a host's tools say when nothing more can be written; the last one is the rehearsal cloud's full disk.
+FULL = (b"No space left", b"quota exceeded", b"File too large")
+
 SHIP = """\
 set -e; umask 022; unset LD_PRELOAD; export LC_ALL=C
 base={base}
@@ -157,7 +160,7 @@ class Agent:
     def _done(self, result: Result, what: str) -> None:
         if result.exit_code == 0:
             return
-        if b"No space left" in result.stderr or b"quota exceeded" in result.stderr:
+        if any(word in result.stderr for word in FULL):
             raise self._fault("disk-full", "the host's disk is full", hint=f"tpufleet ssh {self._host.name} -- df -h")
         raise self._fault("upload", f"{what} ended with exit code {result.exit_code} {_last_words(result)}")
 

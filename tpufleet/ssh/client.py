@@ -5,15 +5,18 @@ paramiko costs a third of a second to import, so it is imported with the first c
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
-from pathlib import Path
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tpufleet.errors import HostKeyMismatch
 from tpufleet.model import Host
+from tpufleet.ssh.access import Access
+from tpufleet.ssh.jump import AT_ONCE
 from tpufleet.ssh.limits import DEFAULT, Limits
 from tpufleet.ssh.trust import Trust
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     import paramiko
 
     from tpufleet.ssh.connection import ParamikoConnection
+    from tpufleet.ssh.identity import Identity
 
 ATTEMPTS = 4
 
@@ -28,13 +32,13 @@ ATTEMPTS = 4
 class ParamikoDialer:
     """Implements `port.Dialer`, for any number of threads. Leaving its context closes all connections."""
 
-    def __init__(self, user: str, key_path: Path, trust: Trust, *, limits: Limits = DEFAULT) -> None:
-        self._user = user
-        self._key_path = key_path
+    def __init__(self, access: Access, trust: Trust, *, limits: Limits = DEFAULT) -> None:
+        self._access = access
         self._trust = trust
         self._limits = limits
         self._lock = threading.Lock()
-        self._key: paramiko.Ed25519Key | None = None
+        self._identity: Identity | None = None
+        self._jumping = threading.BoundedSemaphore(AT_ONCE) if access.jump else contextlib.nullcontext()
         self._dialling: dict[str, threading.Lock] = {}
         self._connections: dict[str, ParamikoConnection] = {}
 
@@ -67,22 +71,22 @@ class ParamikoDialer:
         pinned = self._trust.get(host.identity)
         if pinned is None:
             raise HostKeyMismatch("its host key is not known yet", where=host.name, hint="tpufleet create")
-        key = self._loaded_key()
-        deadline = time.monotonic() + self._limits.connect_s
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                return connect(host, self._user, key, pinned, limits=self._limits, deadline=deadline)
-            except TurnedAway:
-                pause = random.uniform(0.05, 0.15) * 2**attempt  # noqa: S311 - jitter, no secret
-                if attempt == ATTEMPTS or time.monotonic() + pause >= deadline:
-                    raise
-                time.sleep(pause)
+        with self._jumping, self._signing() as key:
+            deadline = time.monotonic() + self._limits.connect_s
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    return connect(host, self._access, key, pinned, limits=self._limits, deadline=deadline)
+                except TurnedAway:
+                    pause = random.uniform(0.05, 0.15) * 2**attempt  # noqa: S311 - jitter, no secret
+                    if attempt == ATTEMPTS or time.monotonic() + pause >= deadline:
+                        raise
+                    time.sleep(pause)
         raise AssertionError("the loop returns or raises")
 
-    def _loaded_key(self) -> paramiko.Ed25519Key:
-        from tpufleet.ssh.handshake import load_key
+    def _signing(self) -> AbstractContextManager[paramiko.PKey]:
+        from tpufleet.ssh.identity import Identity
 
         with self._lock:
-            if self._key is None:
-                self._key = load_key(self._key_path)
-            return self._key
+            if self._identity is None:
+                self._identity = Identity(self._access)
+            return self._identity.signing()

@@ -1,4 +1,4 @@
-"""From an address to an authenticated connection: the algorithms, the pinned host key, the fleet's key.
+"""From an address to an authenticated connection: the algorithms, the pinned host key, the operator's key.
 
 Only lists of what is offered, so what is weak (CBC, 3DES, SHA-1, MD5) or unknown is never agreed on.
 """
@@ -9,17 +9,19 @@ import logging
 import socket
 import threading
 import time
-from pathlib import Path
 
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer
 
-from tpufleet.errors import AccessRefused, HostError, HostFault, HostKeyMismatch, StateError, Unreachable
+from tpufleet.errors import AccessRefused, HostError, HostFault, HostKeyMismatch, Unreachable
 from tpufleet.model import Host
-from tpufleet.ssh.connection import LiveSocket, ParamikoConnection
+from tpufleet.ssh.access import Access
+from tpufleet.ssh.connection import ParamikoConnection
+from tpufleet.ssh.jump import JumpSocket, through, turned_away, why_not
 from tpufleet.ssh.limits import Limits
-from tpufleet.ssh.publickey import ED25519, PublicKeyLine, fingerprint
+from tpufleet.ssh.publickey import PublicKeyLine, fingerprint, signature_algorithms
 from tpufleet.ssh.transport import OrderlyTransport
+from tpufleet.ssh.wire import LiveSocket
 from tpufleet.text import clean
 
 # aes128-gcm is the fastest by far for bulk, curve25519 costs a tenth of the newer hybrid exchanges (measured).
@@ -37,35 +39,40 @@ class TurnedAway(Unreachable):
     """The server hung up before or while the connection was made, as sshd does when it has too many (MaxStartups)."""
 
 
-def load_key(path: Path) -> paramiko.Ed25519Key:
-    """The fleet's private key; raises StateError when it can't be read."""
-    try:
-        return paramiko.Ed25519Key.from_private_key_file(str(path))
-    except (OSError, paramiko.SSHException, ValueError) as error:
-        raise StateError(f"the fleet's key can't be read: {error}", where=str(path)) from error
-
-
 def connect(
-    host: Host, user: str, key: paramiko.PKey, pinned: PublicKeyLine, *, limits: Limits, deadline: float
+    host: Host, access: Access, key: paramiko.PKey, pinned: PublicKeyLine, *, limits: Limits, deadline: float
 ) -> ParamikoConnection:
-    """A connection to the machine that holds the `pinned` key, as `user`, made before `deadline` (monotonic).
+    """A connection to the machine that holds the `pinned` key, entered with `key`, made before `deadline` (monotonic).
 
     Raises TurnedAway (try again), Unreachable, HostKeyMismatch, AccessRefused; HostFault when what answers there is
     no SSH server that can be talked to.
     """
-    wire = _tcp(host, deadline)
+    wire = through(access.jump, host, deadline) if access.jump else _tcp(host, deadline)
     try:
-        transport = _transport(wire)
+        transport = _transport(wire, pinned)
     except BaseException:
         wire.close()
         raise
     try:
-        _exchange_keys(host, transport, pinned, deadline)
-        _authenticate(host, transport, user, key, deadline)
+        _exchange_keys(host, access, transport, pinned, deadline)
+        _authenticate(host, access, transport, key, deadline)
         return ParamikoConnection(host, transport, wire, limits)
+    except Unreachable as error:
+        transport.close()
+        if isinstance(wire, JumpSocket) and access.jump:
+            raise _on_the_way(host, access.jump, wire, error) from error
+        raise
     except BaseException:
         transport.close()
         raise
+
+
+def _on_the_way(host: Host, jump: str, wire: JumpSocket, error: Unreachable) -> HostError:
+    """The failure as the jump host's, where it was that."""
+    wire.close()
+    if turned_away(wire.words):
+        return TurnedAway(f"the jump host {jump} hung up while the connection was made", where=host.name)
+    return why_not(wire.words, jump, host) or error
 
 
 def _tcp(host: Host, deadline: float) -> LiveSocket:
@@ -86,50 +93,61 @@ def _tcp(host: Host, deadline: float) -> LiveSocket:
     return wire
 
 
-def _transport(wire: LiveSocket) -> OrderlyTransport:
+def _transport(wire: LiveSocket, pinned: PublicKeyLine) -> OrderlyTransport:
     transport = OrderlyTransport(wire, WINDOW)
     offered = transport.get_security_options()
     offered.ciphers = CIPHERS
     offered.digests = MACS
     offered.kex = EXCHANGES
-    offered.key_types = (ED25519,)  # the pinned type alone, so that a server's preference for another can't matter
+    offered.key_types = signature_algorithms(pinned)  # nothing else: a server's preference for another can't matter
     return transport
 
 
-def _exchange_keys(host: Host, transport: paramiko.Transport, pinned: PublicKeyLine, deadline: float) -> None:
+def _exchange_keys(
+    host: Host, access: Access, transport: paramiko.Transport, pinned: PublicKeyLine, deadline: float
+) -> None:
     done = threading.Event()
     transport.banner_timeout = transport.handshake_timeout = _left(deadline)
     transport.start_client(event=done)
     done.wait(_left(deadline))
     if not done.is_set() or not transport.is_active():
-        raise _failure(host, transport.get_exception(), deadline)
+        error = transport.get_exception()
+        if isinstance(error, IncompatiblePeer) and "host key" in str(error):
+            raise _mismatch(host, access, f"it has no {pinned.kind} host key")
+        raise _failure(host, error, deadline)
     offered = transport.get_remote_server_key().asbytes()
     if offered != pinned.blob:
-        raise _mismatch(host, f"it has {fingerprint(offered)}, pinned is {fingerprint(pinned)}")
+        raise _mismatch(host, access, f"it has {fingerprint(offered)}, pinned is {fingerprint(pinned)}")
 
 
-def _authenticate(host: Host, transport: paramiko.Transport, user: str, key: paramiko.PKey, deadline: float) -> None:
+def _authenticate(
+    host: Host, access: Access, transport: paramiko.Transport, key: paramiko.PKey, deadline: float
+) -> None:
     transport.auth_timeout = _left(deadline)
-    refused = AccessRefused(
-        f"does not accept the fleet's key for {user}",
-        where=host.name,
-        hint="keys are given when a node is made: tpufleet delete, then tpufleet create",
-    )
     try:
-        if transport.auth_publickey(user, key):  # there are further factors to present
-            raise refused
+        if transport.auth_publickey(access.login(host), key):  # there are further factors to present
+            raise _refused(host, access)
     except (OSError, EOFError, paramiko.SSHException) as error:
         if isinstance(error, paramiko.AuthenticationException) and transport.is_active() and _left(deadline) > 0.01:
-            raise refused from error
+            raise _refused(host, access) from error
         raise _failure(host, None, deadline) from error
+
+
+def _refused(host: Host, access: Access) -> AccessRefused:
+    key = f"the key {access.key}" if access.own_key else "the fleet's key"
+    return AccessRefused(
+        f"does not accept {key} for {access.login(host)}",
+        where=host.name,
+        hint=f"`user` in cloud.hosts and ssh.key in the fleet file say whose key it is; try: {access.attempt(host)}"
+        if access.given
+        else f"keys are given when a node is made: tpufleet delete {host.node}, then tpufleet create",
+    )
 
 
 def _failure(host: Host, error: Exception | None, deadline: float) -> HostError:
     """What it means that a connection came to nothing with `error` (None: the server hung up, or nothing came)."""
     said = str(error or "")
     if isinstance(error, IncompatiblePeer):
-        if "host key" in said:
-            return _mismatch(host, f"it has no {ED25519} host key")
         return HostFault(f"its SSH server agrees on no algorithm: {clean(said)}", kind="ssh", where=host.name)
     if time.monotonic() >= deadline - 0.05:
         return Unreachable(f"{_place(host)} took the connection but doesn't go on", where=host.name)
@@ -138,11 +156,16 @@ def _failure(host: Host, error: Exception | None, deadline: float) -> HostError:
     return TurnedAway(f"{_place(host)} hung up while the connection was made", where=host.name)
 
 
-def _mismatch(host: Host, how: str) -> HostKeyMismatch:
+def _mismatch(host: Host, access: Access, how: str) -> HostKeyMismatch:
+    mend = (
+        f"write its new key as host_key of {host.node} into the fleet file"
+        if access.given
+        else f"tpufleet delete {host.node} and create"
+    )
     return HostKeyMismatch(
-        f"another machine answers at {_place(host)} than the one that was made: {how}",
+        f"another machine answers at {_place(host)} than the one that was {'known' if access.given else 'made'}: {how}",
         where=host.name,
-        hint=f"nothing was sent to it; if the machine was changed on purpose, tpufleet delete {host.node} and create",
+        hint=f"nothing was sent to it; if the machine was changed on purpose, {mend}",
     )
 
 

@@ -1,4 +1,4 @@
-"""The fleet's own key: ed25519, made on first use, in one file.
+"""Private key files: the fleet's own (ed25519, made on first use), and what any of OpenSSH's says of itself.
 
 Made with `cryptography` (it comes with paramiko), so that no program has to be on the machine. The public half is
 read from the private file, where OpenSSH keeps it in the clear: one file, so the two halves can't disagree.
@@ -9,13 +9,22 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import shlex
 from pathlib import Path
+from typing import NamedTuple
 
-from tpufleet.errors import StateError
-from tpufleet.ssh.publickey import ED25519, PublicKeyLine, parse_public_key
+from tpufleet.errors import StateError, UsageError
+from tpufleet.ssh.publickey import PublicKeyLine, parse_public_key
 
 COMMENT = "tpufleet"
 MAGIC = b"openssh-key-v1\0"
+
+
+class KeyFile(NamedTuple):
+    """What a private key file shows without its passphrase."""
+
+    public: PublicKeyLine
+    encrypted: bool
 
 
 def ensure_key(path: Path) -> str:
@@ -28,12 +37,31 @@ def ensure_key(path: Path) -> str:
             _make(path)
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
-        return f"{_public_half(path.read_bytes())} {COMMENT}"
+        return f"{read_key_file(path).public} {COMMENT}"
     except (OSError, ValueError) as error:
         raise StateError(
             f"the fleet's key can't be used: {error}",
             where=str(path),
             hint="a new key is made when the file is gone; nodes made with the old one have to be made anew",
+        ) from error
+
+
+def public_line(path: Path) -> str:
+    """The public key line of a person's own private key; raises UsageError when the file can't be understood."""
+    return f"{own_key(path).public} {COMMENT}"
+
+
+def own_key(path: Path) -> KeyFile:
+    """What a person's own key file shows; raises UsageError when it can't be understood."""
+    try:
+        return read_key_file(path)
+    except OSError as error:
+        raise UsageError(f"the key can't be read: {error.strerror or error}", where=str(path)) from error
+    except ValueError as error:
+        raise UsageError(
+            f"the key can't be used: {error}",
+            where=str(path),
+            hint=f"{shlex.join(['ssh-keygen', '-p', '-f', str(path)])} writes an older private key in OpenSSH's format",
         ) from error
 
 
@@ -58,20 +86,21 @@ def _make(path: Path) -> None:
         aside.unlink()
 
 
-def _public_half(private: bytes) -> PublicKeyLine:
-    """The public key inside a private key file of OpenSSH's format (PROTOCOL.key); ValueError if it is none."""
-    lines = private.decode("ascii").splitlines()
+def read_key_file(path: Path) -> KeyFile:
+    """A private key file of OpenSSH's format (PROTOCOL.key); ValueError if it is none, or of a type not used here."""
+    lines = path.read_bytes().decode("ascii").splitlines()
     try:
         data = base64.b64decode("".join(line for line in lines if not line.startswith("-----")))
     except binascii.Error as error:
-        raise ValueError("it is no key of OpenSSH's format") from error
+        raise ValueError("it is no private key of OpenSSH's format") from error
     if not data.startswith(MAGIC):
-        raise ValueError("it is no key of OpenSSH's format")
-    rest = data[len(MAGIC) :]
-    for _ in ("cipher", "kdf", "kdf options"):
+        raise ValueError("it is no private key of OpenSSH's format")
+    cipher, rest = _string(data[len(MAGIC) :])
+    for _ in ("kdf", "kdf options"):
         _, rest = _string(rest)
     blob, _ = _string(rest[4:])  # after the number of keys
-    return parse_public_key(f"{ED25519} {base64.b64encode(blob).decode()}")
+    kind = _string(blob)[0].decode("ascii")
+    return KeyFile(parse_public_key(f"{kind} {base64.b64encode(blob).decode()}"), encrypted=cipher != b"none")
 
 
 def _string(data: bytes) -> tuple[bytes, bytes]:

@@ -7,41 +7,29 @@ that another machine has now doesn't matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tpufleet.errors import HostFault, StateError
 from tpufleet.model import Host
-from tpufleet.ssh.trust import alias
+from tpufleet.ssh.access import Access
+from tpufleet.ssh.jump import destination
+from tpufleet.ssh.publickey import ED25519, signature_algorithms
+from tpufleet.ssh.trust import Trust, alias
 
 HEADER = "# Made by tpufleet; `tpufleet ssh-config` writes it anew.\n"
 
 
-def config_text(hosts: Sequence[Host], user: str, key_path: Path, known_hosts_path: Path) -> str:
+def config_text(hosts: Sequence[Host], access: Access, trust: Trust, known_hosts_path: Path) -> str:
     """A Host block for each host; the one host of a node goes by the node's name as well.
 
     Raises StateError when a path can't be written in OpenSSH's configuration.
     """
-    key, known_hosts = _quoted(key_path), _quoted(known_hosts_path)
-    nodes = [host.node for host in hosts]
-    blocks = [
-        _block(host, [host.name, *([host.node] if nodes.count(host.node) == 1 else [])], user, key, known_hosts)
-        for host in hosts
-    ]
-    return HEADER + "".join(blocks)
-
-
-def _block(host: Host, names: Sequence[str], user: str, key: str, known_hosts: str) -> str:
-    options = {
-        "HostName": _address(host),
-        "Port": str(host.port),
-        "User": user,
-        "IdentityFile": key,
+    everywhere = {
+        "IdentityFile": _quoted(access.key),
         "IdentitiesOnly": "yes",
         "PreferredAuthentications": "publickey",
-        "HostKeyAlias": alias(host.identity),
-        "HostKeyAlgorithms": "ssh-ed25519",
-        "UserKnownHostsFile": known_hosts,
+        "UserKnownHostsFile": _quoted(known_hosts_path),
         "GlobalKnownHostsFile": "/dev/null",  # the word `none` is understood by newer versions only
         "StrictHostKeyChecking": "yes",
         "UpdateHostKeys": "no",
@@ -49,6 +37,31 @@ def _block(host: Host, names: Sequence[str], user: str, key: str, known_hosts: s
         "ControlMaster": "no",
         "ControlPath": "none",
     }
+    if access.jump:
+        # not ProxyJump: that one's ssh would read this file, where the person's own names for hosts aren't
+        everywhere["ProxyCommand"] = f"ssh -W [%h]:%p -- {destination(access.jump)}"
+    nodes = [host.node for host in hosts]
+    return HEADER + "".join(
+        _block(
+            [host.name, *([host.node] if nodes.count(host.node) == 1 else [])],
+            {**_own_options(host, access, trust), **everywhere},
+        )
+        for host in hosts
+    )
+
+
+def _own_options(host: Host, access: Access, trust: Trust) -> dict[str, str]:
+    pinned = trust.get(host.identity)
+    return {
+        "HostName": _address(host),
+        "Port": str(host.port),
+        "User": access.login(host),
+        "HostKeyAlias": alias(host.identity),
+        "HostKeyAlgorithms": ",".join(signature_algorithms(pinned)) if pinned else ED25519,
+    }
+
+
+def _block(names: Sequence[str], options: Mapping[str, str]) -> str:
     lines = "".join(f"  {name} {value}\n" for name, value in options.items())
     return f"\nHost {' '.join(names)}\n{lines}"
 

@@ -43,6 +43,11 @@ def parse_public_key(text: str) -> PublicKeyLine:
     return PublicKeyLine(kind, blob)
 
 
+def signature_algorithms(key: PublicKeyLine) -> tuple[str, ...]:
+    """By which algorithms the holder of `key` may prove that it is (RFC 8332: for RSA no longer with SHA-1)."""
+    return ("rsa-sha2-512", "rsa-sha2-256") if key.kind == RSA else (key.kind,)
+
+
 def fingerprint(key: PublicKeyLine | bytes) -> str:
     """`SHA256:…` as OpenSSH shows it, of a key or of its blob."""
     blob = key if isinstance(key, bytes) else key.blob

@@ -1,7 +1,8 @@
 """Trust in hosts: which host key belongs to which machine, pinned by node id and worker, never by address.
 
-The keys come from the guest attributes through the authenticated API; they are pinned once. A machine that was made
-anew has a new identity, so a pinned key never changes: another key for the same identity is refused.
+The keys come from the guest attributes through the authenticated API, or for an inventory from its file or the
+person's own known_hosts; they are pinned once. A machine that was made anew has a new identity, so a pinned key never
+changes: another key for the same identity is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from tpufleet.errors import HostFault, HostKeyMismatch, StateError
 from tpufleet.model import Host
 from tpufleet.paths import write_atomically
-from tpufleet.ssh.publickey import ED25519, PublicKeyLine, fingerprint, parse_public_key
+from tpufleet.ssh.publickey import PublicKeyLine, fingerprint, parse_public_key
 
 
 class Trust:
@@ -34,18 +35,18 @@ class Trust:
         if pin is None:
             return None
         try:
-            return _ed25519(pin["key"])
+            return parse_public_key(str(pin["key"]))
         except (ValueError, KeyError, TypeError) as error:
             raise self._unreadable(f"the key of {identity} is none") from error
 
     def pin(self, identity: str, key_line: str, *, node: str = "") -> PublicKeyLine:
-        """Trust `key_line` (an ed25519 key) for `identity` from now on and give the key back.
+        """Trust `key_line` for `identity` from now on and give the key back.
 
         Pinning the same key again changes nothing. Raises HostKeyMismatch when another key is pinned, HostFault when
-        the line is no ed25519 key.
+        the line is no sound public key.
         """
         try:
-            key = _ed25519(key_line)
+            key = parse_public_key(key_line)
         except ValueError as error:
             raise HostFault(
                 f"offers a host key that can't be used: {error}", kind="host-key", where=identity
@@ -103,17 +104,10 @@ class Trust:
         return StateError(
             f"the pinned host keys can't be read: {why}",
             where=str(self._path),
-            hint=f"rm '{self._path}'; the keys are then read anew through the cloud's authenticated API",
+            hint=f"rm '{self._path}'; the keys are then read anew from where they came",
         )
 
 
 def alias(identity: str) -> str:
     """The name under which OpenSSH knows a host's key: independent of its address."""
     return "tpufleet-" + re.sub(r"[^A-Za-z0-9._-]", "_", identity)
-
-
-def _ed25519(text: object) -> PublicKeyLine:
-    key = parse_public_key(str(text))
-    if key.kind != ED25519:
-        raise ValueError("host keys are ed25519 keys here")
-    return key
