@@ -331,5 +331,6 @@ def _say(context: typer.Context, kind: str, target: str, end: bool, begin: Calla
     lasts = any((one["kind"], one["target"]) == (kind, target) for one in cloud.in_force())
     out = session(context).out
     subject = f"{kind} {target}".rstrip()
-    out.line(f"{subject}: " + ("ended" if end else "in force until --end" if lasts else "done"))
+    until = "it is used up" if kind == "api" else "--end"
+    out.line(f"{subject}: " + ("ended" if end else f"in force until {until}" if lasts else "done"))
     out.data(kind=kind, target=target, in_force=lasts)

@@ -18,9 +18,9 @@ from tpufleet.emulator.api_nodes import Nodes
 from tpufleet.emulator.api_queued import QueuedResources
 from tpufleet.emulator.calls import Call
 from tpufleet.emulator.compute import Projects
+from tpufleet.emulator.identity import TOKEN_PREFIX, token_of
 from tpufleet.emulator.keeper import Keeper
 from tpufleet.emulator.legacy import LegacyNodes
-from tpufleet.emulator.metadata import TOKEN_PREFIX, token_of
 from tpufleet.emulator.wire import RPC_TYPES, ApiError, Json
 
 Handler = Callable[[Call], Awaitable[Json]]

@@ -7,28 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tpufleet.emulator import addresses, processes
 from tpufleet.emulator.accounts import keys_of
 from tpufleet.emulator.book import Book
 from tpufleet.emulator.clock import Clock
 from tpufleet.emulator.cloud import Cloud
-from tpufleet.emulator.hosts import Host, Place, Settings, View, remove_tree
-from tpufleet.emulator.metadata import values_of
+from tpufleet.emulator.hosts import Host, Settings, View
+from tpufleet.emulator.identity import values_of
+from tpufleet.emulator.machines import HostMaker, Machines
 from tpufleet.emulator.nodes import NodeRecord
 from tpufleet.emulator.operations import Operation
 from tpufleet.emulator.queue import Queue
 from tpufleet.emulator.steps import Steps
 from tpufleet.emulator.store import Store
-from tpufleet.emulator.turns import Turns
+from tpufleet.emulator.turns import Turns, together
 from tpufleet.emulator.wire import ApiError, bad_request, not_found
 
 log = logging.getLogger(__name__)
-
-HostMaker = Callable[[Place, View], Host]
 
 
 class Keeper:
@@ -44,8 +41,7 @@ class Keeper:
         self.capacity = self.cloud.capacity
         self.queue = Queue(self)
         self._store = store
-        self._make_host = make_host
-        self._hosts: dict[str, Host] = {}
+        self._machines = Machines(store, ssh_port, self._view, make_host)
 
     # What the API asks for. Each returns at once, with the operation that now runs.
 
@@ -118,8 +114,7 @@ class Keeper:
         self.settings.manual = settings.manual
         if not settings.manual:
             self.steps.step_all()
-        for host in self._hosts.values():
-            host.refresh()
+        self._machines.refresh()
 
     def step(self, name: str) -> bool:
         """With the setting `manual`: the node or queued resource `name` (in full) goes on to its next state.
@@ -146,7 +141,7 @@ class Keeper:
     async def crash(self, host_name: str) -> None:
         """The host is off: nothing listens, nothing runs; its files stay."""
         node, worker = self._find_host(host_name)
-        await self._do(node, self._host(node, worker).halt)
+        await self._do(node, self._machines.host(node, worker).halt)
 
     async def revive(self, host_name: str, *, new_address: bool = False) -> None:
         """The host boots (again), at another address if wanted; a host key that was changed is published now."""
@@ -168,7 +163,7 @@ class Keeper:
     def host(self, name: str) -> Host | None:
         """The host `name` of a READY node."""
         try:
-            return self._host(*self._find_host(name))
+            return self._machines.host(*self._find_host(name))
         except ApiError:
             return None
 
@@ -179,18 +174,14 @@ class Keeper:
 
     async def resume(self) -> None:
         """After a start of the daemon: no process of an earlier one is left, and every node goes on."""
-        await processes.kill_below(self._store.hosts)
-        wanted = {node.host_name(k) for node in self.cloud.nodes.values() for k in range(node.accelerator.hosts)}
-        for directory in self._store.hosts.iterdir():
-            if directory.name not in wanted:
-                await asyncio.to_thread(remove_tree, directory)
-        await _together([self._do(node, self._resume, node) for node in self.cloud.nodes.values()])
+        await self._machines.clear(self.cloud.nodes.values())
+        await together([self._do(node, self._resume, node) for node in self.cloud.nodes.values()])
         self.queue.resume()
 
     async def shut_down(self) -> None:
         """Ends every process on every host and all work in progress; the nodes stay recorded."""
         await self.turns.end()
-        await _together(host.halt() for host in self._hosts.values())
+        await self._machines.halt_all()
         self.save()
 
     def save(self) -> None:
@@ -228,19 +219,16 @@ class Keeper:
         self.save()
 
     async def _restart(self, node: NodeRecord) -> None:
-        await self._halt(node)
+        await self._machines.halt(node)
         await self._boot(node)
 
     async def _boot(self, node: NodeRecord) -> None:
         """All hosts up and the node READY; a node without addresses is given up."""
         try:
-            listening = self._listen(node)
-            hosts = [self._host(node, worker) for worker in range(len(listening))]
-            await _together(host.boot(one) for host, one in zip(hosts, listening, strict=True))
-            node.host_keys = [host.host_key() for host in hosts]
+            await self._machines.boot(node)
         except (ApiError, OSError) as error:
             log.warning("%s does not come up: %s", node.name, error)
-            await self._discard(node)
+            await self._machines.discard(node)
             self.book.deleted(node.resource["id"], self.clock.now())
             self.cloud.removed(node.name, error if isinstance(error, ApiError) else _internal(error))
         else:
@@ -248,23 +236,13 @@ class Keeper:
             self.cloud.became(node.name, "READY")
         self.save()
 
-    def _listen(self, node: NodeRecord) -> list[socket.socket]:
-        """Sockets on the node's addresses: those it began with if they are free, else new ones."""
-        count = node.accelerator.hosts
-        node.moved = {}
-        sockets = addresses.claim_number(node.number, count, self.ssh_port) if node.number else []
-        if not sockets:
-            self._forget_hosts(node)
-            node.number, sockets = addresses.claim(self._store.directory, count, self.ssh_port)
-        return sockets
-
     async def _stop(self, node: NodeRecord) -> None:
         await self.steps.pause(node.name, 0)
         await self._take_down(node, "STOPPED")
 
     async def _take_down(self, node: NodeRecord, state: str) -> None:
         self.book.billing_stops(node.resource["id"], self.clock.now())
-        await self._halt(node)
+        await self._machines.halt(node)
         self.cloud.became(node.name, state)
         self.save()
 
@@ -273,57 +251,18 @@ class Keeper:
         await self._remove(node)
 
     async def _remove(self, node: NodeRecord, error: ApiError | None = None) -> None:
-        await self._discard(node)
+        await self._machines.discard(node)
         self.book.deleted(node.resource["id"], self.clock.now())
         self.cloud.removed(node.name, error)
         self.save()
 
-    async def _discard(self, node: NodeRecord) -> None:
-        await self._halt(node)
-        hosts = [self._host(node, worker) for worker in range(node.accelerator.hosts)]
-        await _together(host.wipe() for host in hosts)
-        self._forget_hosts(node)
-
-    async def _halt(self, node: NodeRecord) -> None:
-        hosts = [self._host(node, worker) for worker in range(node.accelerator.hosts)]
-        await _together(host.halt() for host in hosts)
-
     async def _reboot(self, node: NodeRecord, worker: int, new_address: bool) -> None:
-        host = self._host(node, worker)
-        await host.halt()
-        address = node.address(worker)
-        await host.boot(
-            self._another_address(node, worker) if new_address else addresses.listen(address, self.ssh_port)
-        )
-        node.host_keys[worker] = host.host_key()
+        await self._machines.reboot(node, worker, new_address)
         self.save()
 
     async def _move(self, node: NodeRecord, worker: int) -> None:
-        await self._host(node, worker).move(self._another_address(node, worker))
+        await self._machines.move(node, worker)
         self.save()
-
-    def _another_address(self, node: NodeRecord, worker: int) -> socket.socket:
-        hosts = node.accelerator.hosts
-        taken = [node.address(one) for one in range(hosts)]
-        address, listening = addresses.another(node.number or 0, hosts, taken, self.ssh_port)
-        node.moved[str(worker)] = address
-        return listening
-
-    def _host(self, node: NodeRecord, worker: int) -> Host:
-        name = node.host_name(worker)
-        if name not in self._hosts:
-            self._hosts[name] = self._make_host(self._place(node, worker), self._view(node, worker))
-        return self._hosts[name]
-
-    def _forget_hosts(self, node: NodeRecord) -> None:
-        for worker in range(node.accelerator.hosts):
-            self._hosts.pop(node.host_name(worker), None)
-
-    def _place(self, node: NodeRecord, worker: int) -> Place:
-        accelerator = node.accelerator
-        name = node.host_name(worker)
-        devices = tuple(f"{accelerator.device_prefix}{chip}" for chip in range(accelerator.chips_per_host))
-        return Place(name, self._store.hosts / name, node.address(worker), devices)
 
     def _view(self, node: NodeRecord, worker: int) -> View:
         name = node.host_name(worker)
@@ -349,14 +288,6 @@ class Keeper:
         """Starts `work(*args)` on `node`, after what is being done to it."""
         self.save()
         return self.turns.do(node.name, work, *args)
-
-
-async def _together(works: Iterable[Awaitable[None]]) -> None:
-    """Awaits all of `works` to their ends, then raises the first error among them."""
-    results = await asyncio.gather(*works, return_exceptions=True)
-    for result in results:
-        if result is not None:
-            raise result
 
 
 def _internal(error: OSError) -> ApiError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -49,3 +49,11 @@ class Turns:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def together(works: Iterable[Awaitable[None]]) -> None:
+    """Awaits all of `works` to their ends, then raises the first error among them."""
+    results = await asyncio.gather(*works, return_exceptions=True)
+    for result in results:
+        if result is not None:
+            raise result

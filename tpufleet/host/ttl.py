@@ -20,7 +20,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 Json = dict[str, Any]
 
@@ -156,19 +156,27 @@ class Note:
             print(f"ttl.json can't be written: {error}", flush=True)
 
 
-def wait(node: Node, note: Note, expires: float) -> None:
+class Clock(Protocol):
+    """As the module `time`."""
+
+    def time(self) -> float: ...
+    def monotonic(self) -> float: ...
+    def sleep(self, seconds: float, /) -> None: ...
+
+
+def wait(node: Node, note: Note, expires: float, clock: Clock = time) -> None:
     """Returns at `expires` by the clock of that moment; looks on its way whether the node could delete itself.
 
     What couldn't be done is looked at again, less and less often: a permission may be given later.
     """
     later = pauses()
-    next_check = 0.0
-    while (left := expires - time.time()) > 0:
-        if time.monotonic() >= next_check:
+    next_check = clock.monotonic()
+    while (left := expires - clock.time()) > 0:
+        if clock.monotonic() >= next_check:
             why = trouble_of(node)
             note.write(why)
-            next_check = float("inf") if why is None else time.monotonic() + next(later)
-        time.sleep(min(left, LOOK_AT_CLOCK_S, max(0.1, next_check - time.monotonic())))
+            next_check = float("inf") if why is None else clock.monotonic() + next(later)
+        clock.sleep(min(left, LOOK_AT_CLOCK_S, max(0.1, next_check - clock.monotonic())))
 
 
 def trouble_of(node: Node) -> str | None:
@@ -179,7 +187,7 @@ def trouble_of(node: Node) -> str | None:
     return None
 
 
-def end(node: Node, note: Note) -> None:
+def end(node: Node, note: Note, clock: Clock = time) -> None:
     """Until the node is gone, which ends this process too."""
     for pause in pauses():
         try:
@@ -188,7 +196,7 @@ def end(node: Node, note: Note) -> None:
         except Trouble as trouble:
             print(f"ttl: {trouble}", flush=True)
             note.write(str(trouble))
-        time.sleep(pause)
+        clock.sleep(pause)
 
 
 def main() -> None:
