@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,9 +27,11 @@ FAULTS = (
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A project whose rehearsal cloud runs, with one node."""
     project = Project.make(tmp_path_factory.mktemp("emulator") / "project")
-    project.run("create")
-    yield project
-    project.stop()
+    try:
+        project.run("create")
+        yield project
+    finally:
+        project.stop()
 
 
 def test_the_help_explains_each_fault_in_a_line_and_each_one_in_full_with_an_example(project: Project) -> None:
@@ -139,6 +142,19 @@ def test_a_directory_that_cannot_be_used_is_said_at_once(project: Project) -> No
     project.env = {"TPUFLEET_EMULATOR": "/dev/null/emulator"}
     said(project.run("emulator", "start", ok=False), 8, "/dev/null/emulator", "can't be used")
     project.env = {}
+
+
+def test_a_daemon_that_cannot_write_says_so_at_once(project: Project) -> None:
+    project.run("emulator", "start")
+    project.stop()
+    full = 'trap "" XFSZ; ulimit -S -f 0; exec "$0" -m tpufleet emulator start'
+    started = time.monotonic()
+    done = subprocess.run(
+        ["sh", "-c", full, sys.executable], cwd=project.directory, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "No usable temporary directory" in done.stderr) == (8, True), done.stderr
+    assert "emulator.log" in done.stderr
+    assert time.monotonic() - started < 15  # the launcher's own patience is 20 s
 
 
 def test_the_book_is_one_json_object(running: Project) -> None:

@@ -35,6 +35,7 @@ ROUTES = (
     ("GET", ZONE + "/queuedResources/(?P<id>[^/:]+)", "GetQueuedResource"),
     ("DELETE", ZONE + "/queuedResources/(?P<id>[^/:]+)", "DeleteQueuedResource"),
     ("GET", ZONE + "/operations/(?P<id>[^/:]+)", "GetOperation"),
+    ("POST", "/(?P<parent>token)", "Token"),  # Google's login
 )
 
 
@@ -184,10 +185,11 @@ def serving() -> Iterator[Google]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body go out at once
 
         def _serve(self) -> None:
             text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            answer = google.handle(self.command, self.path, json.loads(text or b"{}"))
+            answer = google.handle(self.command, self.path, json.loads(text) if text[:1] == b"{" else {})
             if isinstance(answer, Cut):
                 # a reset rather than an orderly end, as a broken network does it
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -127,6 +127,15 @@ def test_a_queued_resource_of_a_name_that_was_deleted_is_made_anew(google: Googl
         assert things(google) == []
 
 
+def test_a_request_id_that_google_knows_does_not_hide_what_became_of_the_resource(
+    google: Google, cloud: TpuCloud
+) -> None:
+    cloud.create(QUEUED)
+    next(iter(google.queued.values()))["state"] = {"state": "SUSPENDED"}
+    with pytest.raises(AlreadyExists, match="it is SUSPENDED"):
+        cloud.create(QUEUED)
+
+
 def test_the_same_wish_has_the_same_request_id_and_another_has_another(google: Google, cloud: TpuCloud) -> None:
     for request in (QUEUED, QUEUED, dataclasses.replace(QUEUED, name="tpu-1")):
         google.queued.clear()

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tpufleet.cloud import tpu_api
+
 from .rig import PARENT, RUNTIME, ZONE, Rig
 
 pytestmark = [
@@ -101,6 +103,7 @@ def test_gcloud_creates_updates_stops_starts_and_deletes_a_node(shared: Rig, gcl
 
     assert name in gcloud.names("tpu-vm", "list")
     assert name in gcloud.names("list")  # the v1 API
+    assert name in [node.name for node in tpu_api.rehearsal("p", shared.running.url, 22).nodes(ZONE)]
     gcloud.ask("tpu-vm", "delete", name)
     assert name not in shared.names()
     gone = gcloud.run("tpu-vm", "describe", name)

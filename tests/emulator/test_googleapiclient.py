@@ -70,7 +70,7 @@ def test_queued_resources_from_their_creation_to_their_end(shared: Rig, name: st
         queue, full = locations.queuedResources(), f"{PARENT}/queuedResources/{name}"
         node = {"acceleratorType": "v2-8", "runtimeVersion": RUNTIME}
         body = {"tpu": {"nodeSpec": [{"parent": PARENT, "nodeId": name, "node": node}]}, "spot": {}}
-        operation = queue.create(parent=PARENT, queuedResourceId=name, requestId="r", body=body).execute()
+        operation = queue.create(parent=PARENT, queuedResourceId=name, requestId=f"id-of-{name}", body=body).execute()
         assert finished(locations, operation)["response"]["name"] == full
         shared.await_queued(name, "ACTIVE")
         assert queue.get(name=full).execute()["state"] == {
@@ -118,7 +118,7 @@ def test_the_alpha_version_creates_once_per_request_id_and_has_boot_disks(shared
         nodes, full = locations.nodes(), f"{PARENT}/nodes/{name}"
         disk = {"customerEncryptionKey": {"kmsKeyName": "k"}, "enableConfidentialCompute": True}
         body = {"acceleratorType": "v2-8", "runtimeVersion": RUNTIME, "bootDiskConfig": disk}
-        call = {"parent": PARENT, "nodeId": name, "requestId": "same", "body": body}
+        call = {"parent": PARENT, "nodeId": name, "requestId": f"id-of-{name}", "body": body}
         first, second = nodes.create(**call).execute(), nodes.create(**call).execute()
         assert first["name"] == second["name"]
         made = finished(locations, first)["response"]

@@ -83,3 +83,32 @@ def test_what_is_asked_of_one_node_happens_in_turn(stage: Stage) -> None:
         assert stage.hosts[0].done == ["boot", "halt", "halt", "boot", "halt"]
 
     asyncio.run(story())
+
+
+def test_what_an_earlier_version_has_stored_is_still_read(stage: Stage) -> None:
+    """The shape before queued resources, service accounts and operations' kinds were there."""
+    resource = WANTED | {
+        "name": NAME,
+        "acceleratorConfig": {"type": "V2", "topology": "2x2"},
+        "state": "READY",
+        "createTime": "2026-01-01T00:00:00.000000Z",
+        "networkConfig": {"network": "default", "subnetwork": "default", "enableExternalIps": True},
+        "schedulingConfig": {},
+        "id": "1",
+        "apiVersion": "V2",
+        "multisliceNode": False,
+    }
+    name = f"{PARENT}/operations/operation-1"
+    done = {"name": name, "target": NAME, "verb": "create", "created": resource["createTime"]}
+    done |= {"ended": resource["createTime"], "error": None, "cancel_requested": False}
+    done["response"] = {"@type": "type.googleapis.com/google.cloud.tpu.v2.Node", **resource}
+    node = {"name": NAME, "label": "n", "resource": resource, "number": 7, "host_keys": ["AAAA"]}
+    stage.store.save({"cloud": {"nodes": {NAME: node}, "operations": {name: done}}})
+
+    async def story() -> None:
+        keeper = stage.again()
+        await keeper.resume()
+        assert keeper.cloud.node(NAME).state == "READY"
+        assert keeper.cloud.operations.get(name).wire()["response"]["@type"].endswith(".v2.Node")
+
+    asyncio.run(story())

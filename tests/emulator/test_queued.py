@@ -102,6 +102,15 @@ def test_a_request_waits_for_room_and_goes_on_when_there_is_some(stage: Stage) -
     told(story)
 
 
+def test_a_reservation_makes_its_nodes_reserved_ones(stage: Stage) -> None:
+    async def story() -> None:
+        create(stage, reservationName=f"projects/p/locations/{ZONE}/reservations/-")
+        await stage.clock.step(10)
+        assert stage.keeper.cloud.node(f"{PARENT}/nodes/n").use.reserved
+
+    told(story)
+
+
 def test_who_has_waited_longest_gets_the_room_that_a_deleted_node_leaves(stage: Stage) -> None:
     async def story() -> None:
         stage.keeper.capacity.limit(ZONE, "v2-8", 4)
@@ -323,6 +332,8 @@ def test_googles_client_sees_a_queued_resource_from_its_creation_to_its_end(shar
     queued = shared.await_queued(name, "ACTIVE")
     assert queued.queueing_policy.valid_until_duration.total_seconds() == 3600
     assert queued.name in [one.name for one in shared.client.list_queued_resources(parent=PARENT, timeout=10)]
+    with pytest.raises(exceptions.BadRequest, match="stop is not supported"):
+        shared.client.stop_node(tpu_v2.StopNodeRequest(name=f"{PARENT}/nodes/{name}"), timeout=10)
     node = shared.client.get_node(name=f"{PARENT}/nodes/{name}", timeout=10)
     assert (node.queued_resource, node.scheduling_config.spot) == (queued.name, True)
 
@@ -336,3 +347,16 @@ def test_googles_client_sees_a_queued_resource_from_its_creation_to_its_end(shar
     with pytest.raises(exceptions.NotFound):
         shared.client.get_queued_resource(name=queued.name, timeout=10)
     until(lambda: name not in shared.names(), "its node is gone")
+
+
+def test_a_stopped_daemon_keeps_what_waits_and_why(rig: Rig) -> None:
+    assert rig.http("POST", f"/emulator/faults/stockout/{ZONE}", {"chips": 0})[0] == 200
+    wanted = {"tpu": {"nodeSpec": [{"nodeId": "n", "node": WANTED}]}}
+    assert rig.http("POST", f"/v2/{PARENT}/queuedResources?queuedResourceId=q", wanted)[0] == 200
+    rig.await_queued("q", "WAITING_FOR_RESOURCES")
+    assert rig.stop()
+    rig.start()
+    rig.await_queued("q", "WAITING_FOR_RESOURCES")
+    assert rig.http("DELETE", f"/emulator/faults/stockout/{ZONE}")[0] == 200
+    rig.await_queued("q", "ACTIVE")
+    assert rig.names() == ["n"]

@@ -113,7 +113,7 @@ def test_a_jump_host_with_another_key_than_the_person_knows_is_named(
 
 def test_a_jump_host_that_nobody_knows_is_named(sshd: OpenSsh, bastion: OpenSsh) -> None:
     bastion.stop()
-    with _dialer(sshd) as dialer, pytest.raises(Unreachable, match="jump host bastion: .*Connection refused"):
+    with _dialer(sshd) as dialer, pytest.raises(Unreachable, match=r"jump host bastion: .*Connection refused"):
         dialer.connect(sshd.host)
 
 
@@ -129,7 +129,7 @@ def test_a_host_that_the_jump_host_cannot_reach_is_said(sshd: OpenSsh, bastion: 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     host = dataclasses.replace(sshd.host, port=port)
-    with _dialer(sshd) as dialer, pytest.raises(Unreachable, match="from bastion: .*Connection refused"):
+    with _dialer(sshd) as dialer, pytest.raises(Unreachable, match="bastion can't reach 127"):
         dialer.connect(host)
 
 

@@ -27,7 +27,7 @@ def run(script: str, tmp_path: Path) -> str:
         f'mv "{tmp_path}/called.part" "{tmp_path}/called"\n'
     )
     python.chmod(0o700)
-    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "TMPDIR": str(tmp_path), "DIR": str(tmp_path)}
+    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
     # bash waits here for the timer too, since it writes to the same pipe
     done = subprocess.run(
         ["/bin/bash", "-c", str(file)], env=environment, capture_output=True, text=True, timeout=30, check=False
@@ -38,6 +38,8 @@ def run(script: str, tmp_path: Path) -> str:
 
 def test_nothing_to_do_is_no_script() -> None:
     assert startup_script(None, None) is None
+    assert startup_script(None, b"") is None
+    assert startup_script(1e9, b"") == startup_script(1e9, None)
 
 
 def test_the_person_s_own_script_alone_stays_as_it_is() -> None:
@@ -61,7 +63,6 @@ def test_the_timer_gets_the_end_and_the_program_whole(tmp_path: Path) -> None:
         (b"#!/bin/sh\necho from sh", "from sh\n"),
         (f"#!{sys.executable}\nprint('from Python', 1 + 1)\n".encode(), "from Python 2\n"),
         (b"#!/bin/bash\ncat <<'END-OF-THE-SCRIPT'\n'$HOME' `id` \\\nEND-OF-THE-SCRIPT\n", "'$HOME' `id` \\\n"),
-        (b"", ""),
     ],
 )
 def test_the_person_s_script_runs_whatever_its_first_line(tmp_path: Path, own: bytes, said: str) -> None:

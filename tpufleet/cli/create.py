@@ -8,7 +8,7 @@ import typer
 
 from tpufleet.cli.arguments import DryRun, Yes, duration, session
 from tpufleet.cli.output import Output
-from tpufleet.cli.render import PLAN_COLUMNS, bill_line, plan_fields, plan_rows
+from tpufleet.cli.render import PLAN_COLUMNS, bill_line, plan_fields, plan_rows, ttl_lines
 from tpufleet.errors import Conflict
 from tpufleet.model import DeleteNode, Plan, Spec
 from tpufleet.text import counted, listed
@@ -55,6 +55,8 @@ def create(
     nodes, chips = len({view.host.node for view in views}), sum(len(view.chips) for view in views)
     ready = ", ".join((counted(nodes, "node"), counted(len(views), "host"), counted(chips, "chip")))
     this.out.line(f"{fleet.spec.fleet}: {ready} ready" + ("" if created.changed else "; nothing to do"))
+    for line in ttl_lines(views):
+        this.out.note(line)
     this.out.data(
         fleet=fleet.spec.fleet,
         dry_run=False,

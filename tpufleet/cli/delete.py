@@ -10,9 +10,10 @@ import typer
 
 from tpufleet.cli.arguments import DryRun, Yes, session
 from tpufleet.cli.create import show_plan
+from tpufleet.cli.output import Output
 from tpufleet.cloud.port import ALL_ZONES
 from tpufleet.errors import UsageError
-from tpufleet.model import Plan, Snapshot, Spec
+from tpufleet.model import Plan, Provider, Snapshot, Spec
 from tpufleet.text import counted, listed
 
 if TYPE_CHECKING:
@@ -43,8 +44,10 @@ def delete(
     this = session(context)
     if sum((bool(nodes), orphans, expired)) > 1:
         raise UsageError("name nodes, or say --orphans, or --expired")
+    if (spec := this.spec()).cloud.provider is Provider.INVENTORY:
+        _keep(this.out, spec, dry_run=dry_run)
+        return
     if dry_run:
-        spec = this.spec()
         show_plan(this.out, spec, _plan(spec, this.survey(spec, everywhere=orphans), nodes or (), orphans, expired))
         return
     with this.fleet("delete") as fleet, this.changing(fleet):
@@ -68,6 +71,13 @@ def delete(
     )
     if not (nodes or orphans or expired):
         operation.raise_unless_empty(proof)
+
+
+def _keep(out: Output, spec: Spec, *, dry_run: bool) -> None:
+    """The hosts of an inventory were there before the fleet, and outlive it."""
+    hosts = counted(len(spec.cloud.hosts), "host")
+    out.line(f"nothing to delete: the {hosts} of cloud.hosts stay, with what runs on them (tpufleet stop ends runs)")
+    out.data(fleet=spec.fleet, dry_run=dry_run, deleted=[], proof=[])
 
 
 def _plan(spec: Spec, there: Snapshot, nodes: Sequence[str], orphans: bool, expired: bool) -> Plan:

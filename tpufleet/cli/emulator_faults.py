@@ -203,7 +203,8 @@ def disk_full(context: typer.Context, host: Host, end: End = False) -> None:
     """A host's disk is full.
 
     No file on it can grow; reading and deleting work. It is a file size limit of the host's processes, not a disk:
-    they see "File too large" where a full disk says "No space left on device", and df shows the real disk. What ran before and isn't Python may be killed by its next write (SIGXFSZ).
+    they see "File too large" where a full disk says "No space left on device", and df shows the real disk. What ran
+    before and isn't Python may be killed by its next write (SIGXFSZ).
 
     Example: tpufleet emulator fault disk-full tpu-0-w0
     """

@@ -220,6 +220,19 @@ def node_state(node: Node, now: datetime | None = None) -> str:
     return ", ".join(words)
 
 
+def ttl_lines(views: Iterable[HostView]) -> list[str]:
+    """The nodes that can't keep their own ttl, by their hosts' words, and who has to."""
+    lines: list[str] = []
+    for view in views:
+        kept: Mapping[str, Any] = (view.probe or {}).get("ttl") or {}
+        if kept.get("can_delete") is False:
+            why = kept.get("why") or "it may not"
+            lines.append(
+                f"{view.host.node} can't delete itself when its ttl is over ({why}): tpufleet delete --expired"
+            )
+    return lines
+
+
 def _host_fields(view: HostView) -> dict[str, Any]:
     state = "ready" if view.probe else "bare" if view.bare else "unreachable"
     chips = [

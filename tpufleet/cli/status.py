@@ -8,7 +8,16 @@ import typer
 
 from tpufleet.cli.arguments import session
 from tpufleet.cli.output import Output
-from tpufleet.cli.render import CHIP_COLUMNS, HOST_COLUMNS, age, chip_rows, host_rows, node_state, snapshot_fields
+from tpufleet.cli.render import (
+    CHIP_COLUMNS,
+    HOST_COLUMNS,
+    age,
+    chip_rows,
+    host_rows,
+    node_state,
+    snapshot_fields,
+    ttl_lines,
+)
 from tpufleet.model import Node, NodePool, Snapshot
 
 
@@ -39,6 +48,8 @@ def _show(out: Output, snapshot: Snapshot, wanted: dict[str, NodePool], *, trc: 
     absent = {name: pool for name, pool in wanted.items() if name not in there | set(waiting)}
     rows += [(name, pool.accelerator, "", "absent", "", "") for name, pool in absent.items()]
     out.table(("node", "type", "zone", "state", "age", "cost so far"), rows, numbers=("cost so far",))
+    for line in ttl_lines(snapshot.hosts):
+        out.line(line)
     if snapshot.hosts:
         out.line()
         out.table(HOST_COLUMNS, host_rows(snapshot.hosts))

@@ -202,7 +202,7 @@ class TpuCloud:
                 "request_id": wire.request_id(request, self._project, life),
             }
             raw = self._once("create_queued_resource", request.name, request.zone, asked)
-            if not raw.operation.done or self._find_queued(request.name, request.zone) is not None:
+            if not raw.operation.done or self._is_there(request):
                 return self._pending(raw, request.name, request.zone)
         raise Conflict(f"made and deleted {LIVES} times within the last hour", where=request.name, hint="wait an hour")
 

@@ -6,10 +6,9 @@ import argparse
 import contextlib
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from tpufleet.emulator import server
-from tpufleet.emulator.hosts import Settings
 from tpufleet.errors import StateError
 
 
@@ -17,21 +16,30 @@ def main() -> int:
     options = _options()
 
     def say(word: str) -> None:
-        """To who started us; the disk that our stderr goes to may be what is wrong."""
+        """The first word, to who started us; the disk that our stderr goes to may be what is wrong."""
         if options.ready_fd is not None:
             os.write(options.ready_fd, word.encode())
             os.close(options.ready_fd)
+            options.ready_fd = None
 
-    settings = Settings(path=[str(path.absolute()) for path in options.path], create_seconds=options.create_seconds)
     try:
-        server.run(options.dir, settings, lambda: say("ready\n"))
-    except (StateError, OSError) as error:
-        with contextlib.suppress(OSError):  # it was ready before, and this is its end
-            say(str(error))
+        _serve(options, lambda: say("ready\n"))
+    except (StateError, OSError, ModuleNotFoundError) as error:
+        words = f"{error}: pip install 'tpufleet[emulator]'" if isinstance(error, ModuleNotFoundError) else str(error)
+        say(words)
         with contextlib.suppress(OSError):
-            print(f"emulator: {error}", file=sys.stderr, flush=True)
+            print(f"emulator: {words}", file=sys.stderr, flush=True)
         return error.exit_code if isinstance(error, StateError) else 1
     return 0
+
+
+def _serve(options: argparse.Namespace, ready: Callable[[], None]) -> None:
+    """Until the end; imports here, since an import may fail as well (asyncssh's does where no file can be made)."""
+    from tpufleet.emulator import server
+    from tpufleet.emulator.hosts import Settings
+
+    settings = Settings(path=[str(path.absolute()) for path in options.path], create_seconds=options.create_seconds)
+    server.run(options.dir, settings, ready)
 
 
 def _options() -> argparse.Namespace:

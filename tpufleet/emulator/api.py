@@ -137,7 +137,7 @@ def _check_token(keeper: Keeper, request: Request) -> None:
     callers = [node for node in keeper.cloud.nodes.values() if token_of(node) == token]
     if not callers:
         raise ApiError("UNAUTHENTICATED", "Request had invalid authentication credentials.")
-    if CLOUD_PLATFORM not in callers[0].resource["serviceAccount"]["scope"]:
+    if CLOUD_PLATFORM not in callers[0].resource.get("serviceAccount", {}).get("scope", []):
         reason = {"@type": f"{RPC_TYPES}.ErrorInfo", "reason": "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}
         detail = reason | {"domain": "googleapis.com"}
         raise ApiError("PERMISSION_DENIED", "Request had insufficient authentication scopes.", [detail])

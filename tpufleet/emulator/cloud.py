@@ -123,10 +123,10 @@ class Cloud:
         return self.operations.begin("delete", name)
 
     def stop(self, name: str) -> Operation:
-        """Google stops nodes of one host only: https://cloud.google.com/tpu/docs/managing-tpus-tpu-vm."""
+        """Not of slices, nor of what a queued resource has: https://cloud.google.com/tpu/docs/managing-tpus-tpu-vm."""
         node = self._in_state("stop", name, "READY")
-        if node.accelerator.hosts > 1:
-            raise bad_request("stop is not supported for TPU Pods")
+        if node.accelerator.hosts > 1 or node.queued_resource:
+            raise bad_request("stop is not supported for TPU slices and nodes of queued resources; delete it instead")
         node.resource["state"] = "STOPPING"
         return self.operations.begin("stop", name)
 

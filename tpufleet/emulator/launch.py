@@ -56,7 +56,7 @@ def start(
                 return found
     except OSError as error:
         raise StateError(
-            f"the emulator's directory {directory} can't be used: {error.strerror}",
+            f"the emulator's directory {directory} can't be used: {error.strerror or error}",
             hint="make room or take another directory; TPUFLEET_EMULATOR names one",
         ) from error
     raise StateError(f"the emulator in {directory} ended as soon as it was up", hint=_log_hint(directory))

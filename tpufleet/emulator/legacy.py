@@ -39,7 +39,7 @@ def _shown(node: NodeRecord) -> Json:
         **({"ipAddress": ends[0]["ipAddress"], "port": str(ends[0]["port"])} if ends else {}),
         "tensorflowVersion": now["runtimeVersion"],
         "network": networks[0]["network"].rpartition("/")[2],
-        "serviceAccount": now["serviceAccount"]["email"],
+        "serviceAccount": now.get("serviceAccount", {}).get("email", ""),
         "schedulingConfig": scheduling,
         "networkEndpoints": ends,
     }

@@ -21,7 +21,7 @@ from tpufleet.emulator.wire import ApiError, Json, bad_request
 
 WAITING = ("CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES")
 # Without `force` only these can be deleted: nothing is, or is being, provisioned for them.
-DELETABLE = ("ACCEPTED", "WAITING_FOR_RESOURCES", "FAILED", "SUSPENDED")
+DELETABLE = (*WAITING, "FAILED", "SUSPENDED")
 TIERS = ("spot", "guaranteed", "bestEffort")
 MOST_SLICES = 256  # a bound of our own
 DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
@@ -98,7 +98,11 @@ def new_record(parent: str, queued_id: str, body: Any, version: str, created: st
     tiers = [tier for tier in TIERS if tier in wanted]
     if len(tiers) > 1:
         raise bad_request(f"only one of {', '.join(tiers)} may be set")
-    spec = _spec(parent, specs[0], spot="spot" in tiers or "bestEffort" in tiers)
+    scheduling = {
+        "spot": "spot" in tiers or "bestEffort" in tiers,
+        "reserved": bool(wanted.get("reservationName") or wanted.get("guaranteed", {}).get("reserved")),
+    }
+    spec = _spec(parent, specs[0], {key: value for key, value in scheduling.items() if value})
     resource = {key: value for key, value in wanted.items() if key not in ("name", "state")}
     resource |= {"name": f"{parent}/queuedResources/{queued_id}", "createTime": created, "tpu": {"nodeSpec": [spec]}}
     record = QueuedRecord(resource["name"], resource, [f"{parent}/nodes/{one}" for one in _node_ids(queued_id, spec)])
@@ -109,7 +113,7 @@ def new_record(parent: str, queued_id: str, body: Any, version: str, created: st
     return record
 
 
-def _spec(parent: str, given: Json, *, spot: bool) -> Json:
+def _spec(parent: str, given: Json, scheduling: Json) -> Json:
     """The node spec as it is kept: v2's names, the type filled in, the tier in the node's scheduling."""
     _, project, _, zone = parent.split("/")
     _check_parent(given.get("parent") or parent, parent)
@@ -121,8 +125,8 @@ def _spec(parent: str, given: Json, *, spot: bool) -> Json:
     node: Json = spec.get("node", {})
     made = new_resource(project, zone, node)
     kept = node | {name: made[name] for name in ("acceleratorType", "acceleratorConfig")}
-    if spot:
-        kept["schedulingConfig"] = node.get("schedulingConfig", {}) | {"spot": True}
+    if scheduling:
+        kept["schedulingConfig"] = node.get("schedulingConfig", {}) | scheduling
     return spec | {"parent": parent, "node": kept}
 
 

@@ -61,7 +61,7 @@ def not_found(name: str) -> ApiError:
 
 def bad_request(reason: str) -> ApiError:
     """The TPU service's own way to refuse what it understood."""
-    return ApiError("INVALID_ARGUMENT", f"Cloud TPU received a bad request. {reason}")
+    return ApiError("INVALID_ARGUMENT", with_id(f"Cloud TPU received a bad request. {reason}"))
 
 
 def with_id(text: str) -> str:

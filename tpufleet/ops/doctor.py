@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tpufleet.errors import TpufleetError
 from tpufleet.model import HostView, NodeState, Snapshot, Spec
@@ -58,7 +59,7 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
     yield Finding("cloud", True, f"answers in {', '.join(fleet.spec.cloud.zones)}")
     yield from _node_findings(fleet, snapshot)
     for view in snapshot.hosts:
-        yield from _host_findings(fleet, view)
+        yield from _host_findings(view)
 
 
 def _node_findings(fleet: Fleet, snapshot: Snapshot) -> Iterator[Finding]:
@@ -67,23 +68,27 @@ def _node_findings(fleet: Fleet, snapshot: Snapshot) -> Iterator[Finding]:
     missing = [name for name in wanted if name not in there or there[name].state is not NodeState.READY]
     ready = len(wanted) - len(missing)
     yield Finding("nodes", not missing, f"{ready} of {len(wanted)} nodes are ready", "tpufleet create")
-    surplus = sorted(set(there) - set(wanted))
+    surplus = sorted(name for name, node in there.items() if name not in wanted and not node.adopted)
     if surplus:
         yield Finding("nodes", False, f"not in the file: {', '.join(surplus)}", "tpufleet create --dry-run")
 
 
-def _host_findings(fleet: Fleet, view: HostView) -> Iterator[Finding]:
+def _host_findings(view: HostView) -> Iterator[Finding]:
     name = view.host.name
     if view.probe is None:
         text = view.error or "made, but nothing of tpufleet is on it yet"
         yield Finding(name, False, text, "tpufleet create")
         return
-    expected = wanted_nodes(fleet.spec)
-    pool = next((pool for node, pool in expected.items() if node == view.host.node), None)
     chips = len(view.chips)
-    if pool and chips < pool.type.chips_per_host:
+    if chips < view.host.chips:
         fix = f"tpufleet delete {view.host.node}, then tpufleet create"
-        yield Finding(name, False, f"{chips} of {pool.type.chips_per_host} chips", fix)
+        yield Finding(name, False, f"{chips} of {view.host.chips} chips", fix)
+    kept: Mapping[str, Any] = view.probe.get("ttl") or {}
+    if kept.get("can_delete") is False:
+        text = f"can't delete its node when its ttl is over: {kept.get('why')}"
+        yield Finding(
+            name, False, text, "cloud.service_account in the fleet file, or tpufleet delete --expired in cron"
+        )
     busy = [chip for chip in view.chips if chip["state"] == "busy"]
     if busy:
         held = ", ".join(f"chip {chip['index']} by pid {chip.get('pid')}" for chip in busy)

@@ -42,12 +42,12 @@ def startup_script(expires: float | None, user_script: bytes | None) -> str | No
 
 
 def _joined(expires: float | None, user_script: bytes | None) -> str | None:
-    if expires is None and user_script is None:
-        return None
-    if expires is None and user_script is not None and (plain := _text(user_script)) is not None:
-        return plain
+    if expires is None:
+        plain = _text(user_script) if user_script else None
+        if plain or not user_script:
+            return plain
     timer = "" if expires is None else TIMER.format(expires=expires, program=_program())
-    return f"#!/bin/bash\n{timer}{_hand_over(user_script) if user_script is not None else ''}"
+    return f"#!/bin/bash\n{timer}{_hand_over(user_script) if user_script else ''}"
 
 
 def _text(script: bytes) -> str | None:

@@ -27,7 +27,7 @@ LONGEST = 1 << 16
 # OpenSSH 9.2's own words on stderr.
 NOT_LET_IN = re.compile(r"Permission denied|Host key verification failed|host key is known|authentication failures")
 TURNED_AWAY = re.compile(r"^(?:kex_exchange_identification|ssh_exchange_identification|Connection (?:closed|reset))")
-NOTHING_NEW = "stdio forwarding failed"  # follows the line that says why
+NO_WAY_ON = "stdio forwarding failed"  # the last words when the jump host can't reach the host
 
 
 class JumpSocket(LiveSocket):
@@ -89,15 +89,14 @@ def destination(jump: str) -> str:
 
 def why_not(words: Sequence[str], jump: str, host: Host) -> HostError | None:
     """What ssh's `words` mean for `host`, when the connection came to nothing; None when there are none."""
-    telling = [line for line in words if line != NOTHING_NEW] or words
-    if not telling:
+    if not words:
         return None
-    last = telling[-1]
+    last = words[-1]
     hint = f"try: ssh -o BatchMode=yes {destination(jump)} true"
     if NOT_LET_IN.search(last):
         return AccessRefused(f"the jump host {jump} lets nobody through: {last}", where=host.name, hint=hint)
-    if "open failed" in last:
-        return Unreachable(f"{host.address}:{host.port} can't be reached from {jump}: {last}", where=host.name)
+    if last == NO_WAY_ON:
+        return Unreachable(f"the jump host {jump} can't reach {host.address}:{host.port}", where=host.name)
     return Unreachable(f"no way through the jump host {jump}: {last}", where=host.name, hint=hint)
 
 
@@ -108,6 +107,7 @@ def turned_away(words: Sequence[str]) -> bool:
 
 def _command(jump: str, host: Host, deadline: float) -> list[str]:
     left = max(1, round(deadline - time.monotonic()))
+    # at LogLevel INFO the jump host's own greeting would be among the words
     options = {"BatchMode": "yes", "ConnectTimeout": str(left), "LogLevel": "ERROR", "PermitLocalCommand": "no"}
     words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
     return ["ssh", *words, "-W", f"[{host.address}]:{host.port}", "--", destination(jump)]
