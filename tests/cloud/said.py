@@ -158,7 +158,7 @@ SAID = (
         ],
     ),
     # ------------------------------------------------------------------------------------------------------ rate
-    Said(  # FACTS of the project
+    Said(  # as users report it
         "RESOURCE_EXHAUSTED",
         "Quota exceeded for DeleteNode requests per minute.",
         RateLimited,

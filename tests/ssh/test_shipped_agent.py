@@ -178,6 +178,26 @@ def test_a_full_disk_is_said_as_such(server: Server, agent: Agent) -> None:
     assert list(_lib(server).iterdir()) == []
 
 
+def test_without_sudo_the_administrators_command_is_told(server: Server, agent: Agent) -> None:
+    refuse = 'sudo() { echo "sudo: a password is required" >&2; return 1; }'
+    base = f"/nowhere; id() {{ echo holmes; }}; mkdir() {{ return 1; }}; {refuse}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tpufleet.ssh.agent.REMOTE_BASE", base)
+        with pytest.raises(HostFault, match="sudo: a password is required") as caught:
+            agent.ship()
+    assert caught.value.kind == "no-base"
+    assert "d /var/lib/tpufleet 0755 holmes\\nd /run/tpufleet" in str(caught.value.hint)
+    assert "sudo systemd-tmpfiles --create" in str(caught.value.hint)
+    assert list(server.root.iterdir()) == []
+
+
+def test_a_lease_that_sudo_refuses_is_told_the_same(agent: Agent) -> None:
+    said = "cannot make /run/tpufleet/leases with sudo: sudo: a password is required"
+    with pytest.raises(HostFault) as caught:
+        agent.ask("fail", {"kind": "internal", "message": said})
+    assert "d /run/tpufleet/leases 1777" in str(caught.value.hint)
+
+
 def test_the_bundle_is_the_same_every_time_and_holds_the_host_side_only() -> None:
     first = bundle()
     bundle.cache_clear()

@@ -92,7 +92,7 @@ TEXTS: tuple[tuple[str, Meaning], ...] = (
     # (skypilot cloud_vm_ray_backend.py)
     (r"accelerator \S+ was not found in zone|zonal accelerator configurations|invalid acceleratortype", TYPES),
     (r"runtime version \S+ was not found|invalid runtime version|invalid tensorflow version", RUNTIMES),
-    # Quota exceeded for DeleteNode requests per minute. (docs/architecture.md: the facts of issue 1)
+    # Quota exceeded for DeleteNode requests per minute. (as users report it)
     # Maximum number of CreateNode requests per minute (marin #6198)
     # Quota exceeded for quota metric 'Write requests' and limit 'Write requests per minute' of service
     # 'cloudkms.googleapis.com' for consumer 'project_number:1012616486416'. (python-docs-samples #3482)
@@ -108,7 +108,7 @@ TEXTS: tuple[tuple[str, Meaning], ...] = (
     # Quota 'GPUS_ALL_REGIONS' exceeded. Limit: 0.0 globally. (fastai course-v3 #165); The following quota metrics
     # exceed quota limits: aiplatform.googleapis.com/custom_model_training_tpu_v2 (xmanager #29)
     (r"quota.*(exceed|exhaust)|exceed.*quota", QUOTA),
-    # Location us-east1-d is not found or access is unauthorized. (issue 1's facts)
+    # Location us-east1-d is not found or access is unauthorized. (as users report it)
     # Permission denied on 'locations/us-central2-b' (or it may not exist). (gcloud tpu-vm create, 2025)
     (r"location \S+ is not found|permission denied on 'locations/", ZONE),
     # Cloud TPU API has not been used in project 1032299714650 before or it is disabled. Enable it by visiting

@@ -21,6 +21,7 @@ from tpufleet.ssh.port import Connection, Result, Stream, quote
 from tpufleet.text import clean, clean_bytes
 
 BARE = 113  # the exit code by which the command below says that there is no agent
+NO_BASE = 114  # and this one, that our directory can't be made; the account is then the last line on stderr
 ERROR_START = b'{"error":'
 ERROR_LIMIT = 1 << 20
 
@@ -33,9 +34,8 @@ FULL = (b"No space left", b"quota exceeded", b"File too large")
 SHIP = """\
 set -e; umask 022; unset LD_PRELOAD; export LC_ALL=C
 base={base}
-mkdir -p "$base/lib" 2>/dev/null && [ -w "$base/lib" ] || {{
-  sudo -n install -d -m 0755 -o "$(id -un)" "$base" "$base/lib"
-}}
+mkdir -p "$base/lib" 2>/dev/null && [ -w "$base/lib" ] ||
+  sudo -n install -d -m 0755 -o "$(id -un)" "$base" "$base/lib" || {{ id -un >&2; exit 114; }}
 part=$(mktemp -d "$base/lib/.{digest}.XXXXXX"); trap 'rm -rf "$part"' EXIT
 tar -xf - -C "$part"
 [ -e "$part/__main__.py" ]
@@ -54,6 +54,14 @@ cat > "$part"
 sync "$part"
 mv -fT "$part" "$to"
 """
+
+
+# For hosts on which the operator may not use sudo: our directories, also those that a reboot empties (tmpfiles.d(5)).
+BY_ADMINISTRATOR = (
+    "tpufleet needs sudo without a password there, or that the host's administrator runs once: "
+    r"printf 'd /var/lib/tpufleet 0755 {user}\nd /run/tpufleet 0755\nd /run/tpufleet/leases 1777\n' | "
+    "sudo tee /etc/tmpfiles.d/tpufleet.conf && sudo systemd-tmpfiles --create tpufleet.conf"
+)
 
 
 class Bare(HostFault):
@@ -135,13 +143,15 @@ class Agent:
             said = cast("dict[str, Any]", error)
             kind = re.sub(r"[^a-z-]", "", str(said.get("kind")))[:40]
             message = clean(str(said.get("message")), keep_newlines=True)[:4000]
-            raise self._fault(kind or "internal", message, hint=self._remedy(kind))
+            raise self._fault(kind or "internal", message, hint=self._remedy(kind, message))
         if answer is None or result.exit_code != 0:
             raise self._no_answer(result)
         return answer
 
-    def _remedy(self, kind: str) -> str:
-        """The next command for an agent's own word of what went wrong."""
+    def _remedy(self, kind: str, message: str) -> str:
+        """The next command for an agent's own words of what went wrong."""
+        if "with sudo: sudo: " in message:  # host/places.py, in sudo's own words
+            return BY_ADMINISTRATOR.format(user=self._host.user or "USER")
         return {
             "setup-failed": "mend code.setup in the fleet file (or what it runs), then tpufleet sync",
             "git": "check code.repo and code.ref in the fleet file, then tpufleet sync",
@@ -162,7 +172,16 @@ class Agent:
             return
         if any(word in result.stderr for word in FULL):
             raise self._fault("disk-full", "the host's disk is full", hint=f"tpufleet ssh {self._host.name} -- df -h")
+        if result.exit_code == NO_BASE:
+            raise self._no_base(result)
         raise self._fault("upload", f"{what} ended with exit code {result.exit_code} {_last_words(result)}")
+
+    def _no_base(self, result: Result) -> HostFault:
+        *said, user = clean_bytes(result.stderr, keep_newlines=True).split("\n")[:-1] or [""]
+        why = said[-1][:300] if said else "no reason given"
+        known = user if re.fullmatch(r"[a-z_][a-z0-9_.-]{0,31}", user) else "USER"
+        hint = BY_ADMINISTRATOR.format(user=known) if "sudo" in why else None
+        return self._fault("no-base", f"can't make /var/lib/tpufleet: {why}", hint)
 
     def _bare(self) -> Bare:
         return Bare("has no agent of this version yet", kind="bare", where=self._host.name, hint="tpufleet create")
