@@ -14,10 +14,10 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tpufleet.errors import CodeError, HostFault
 from tpufleet.model import Code, CodeSpec, Host
@@ -45,6 +45,12 @@ class Synced:
     setup: str  # ran | cached | none
 
 
+class Bring(Protocol):
+    def __call__(self, host: Host, *, fresh: bool = False) -> Synced:
+        """Bring the host to the commit; a `fresh` one surely has nothing of it yet."""
+        ...
+
+
 def resolve(spec: CodeSpec, directory: Path) -> Code:
     """The commit that `spec` means now, in full; `directory` is where a relative path starts.
 
@@ -64,7 +70,7 @@ def sync(fleet: Fleet, hosts: Sequence[Host], code: Code) -> tuple[Outcome[Host,
 
 
 @contextlib.contextmanager
-def syncing(fleet: Fleet, code: Code) -> Generator[Callable[[Host], Synced]]:
+def syncing(fleet: Fleet, code: Code) -> Generator[Bring]:
     """The way to bring one host to `code.commit`, for any number of threads; a bundle is made once, if one needs it."""
     if code.uncommitted:
         said = f"{code.uncommitted} changed files are not committed: hosts get {code.commit[:12]} without them"
@@ -73,11 +79,17 @@ def syncing(fleet: Fleet, code: Code) -> Generator[Callable[[Host], Synced]]:
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=fleet.paths.ensure_state(), prefix="bundle-") as aside:
         bundle = _Bundle(code, Path(aside))
-        yield lambda host: _sync_host(fleet, host, code, bundle)
+
+        def bring(host: Host, *, fresh: bool = False) -> Synced:
+            return _sync_host(fleet, host, code, bundle, fresh=fresh)
+
+        yield bring
 
 
-def _sync_host(fleet: Fleet, host: Host, code: Code, bundle: _Bundle) -> Synced:
+def _sync_host(fleet: Fleet, host: Host, code: Code, bundle: _Bundle, *, fresh: bool) -> Synced:
     agent = fleet.agent(host)
+    if fresh and code.url is None:
+        _upload(fleet, host, code, bundle)
     request: dict[str, Any] = {
         "repo": code.repo_id,
         "url": code.url,
@@ -96,9 +108,7 @@ def _sync_host(fleet: Fleet, host: Host, code: Code, bundle: _Bundle) -> Synced:
                 where=host.name,
                 hint="git push, then again",
             )
-        path = bundle.path()
-        fleet.say(host.name, f"receiving the code ({size(path.stat().st_size)})")
-        agent.upload(path, remote_bundle(code.repo_id, code.commit))
+        _upload(fleet, host, code, bundle)
         answer = agent.ask("code", request, timeout_s=SETUP_LIMIT_S + 60)
     done = Synced(
         host.name,
@@ -109,6 +119,12 @@ def _sync_host(fleet: Fleet, host: Host, code: Code, bundle: _Bundle) -> Synced:
     )
     fleet.say(host.name, f"code at {done.commit[:12]}" + (" (changed on the host)" if done.dirty else ""), "done")
     return done
+
+
+def _upload(fleet: Fleet, host: Host, code: Code, bundle: _Bundle) -> None:
+    path = bundle.path()
+    fleet.say(host.name, f"receiving the code ({size(path.stat().st_size)})")
+    fleet.agent(host).upload(path, remote_bundle(code.repo_id, code.commit))
 
 
 class _GitSaidNo(CodeError):

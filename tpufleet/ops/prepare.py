@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tpufleet.errors import HostFault, TpufleetError, Unreachable
 from tpufleet.model import Code, Host, HostView, Node
-from tpufleet.ops.code import Synced, syncing
+from tpufleet.ops.code import Bring, Synced, syncing
 from tpufleet.ops.fleet import Fleet, pauses
 from tpufleet.ops.observe import hosts_of, trust
 from tpufleet.ssh.fanout import Crew, Outcome
@@ -29,39 +29,51 @@ class Prepared:
     synced: Synced | None
 
 
+@dataclass(frozen=True)
+class _Work:
+    """A host to prepare; `fresh`: its node was made or started by this command."""
+
+    host: Host
+    fresh: bool
+
+    @property
+    def limit_s(self) -> float:
+        return BOOT_LIMIT_S if self.fresh else THERE_LIMIT_S
+
+
 class Preparation:
     """Hosts are made ready as their nodes come, each on its own: nobody waits for the slowest node's hosts."""
 
-    def __init__(self, fleet: Fleet, bring: Callable[[Host], Synced] | None) -> None:
+    def __init__(self, fleet: Fleet, bring: Bring | None) -> None:
         self._fleet = fleet
         self._bring = bring
-        self._crew: Crew[tuple[Host, float], Prepared] = Crew(self._prepare, limit=AT_ONCE)
+        self._crew: Crew[_Work, Prepared] = Crew(self._prepare, limit=AT_ONCE)
         self._asking: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def of_new(self, node: Node) -> None:
         """Begin with the hosts of a node that became READY just now."""
-        self._add(node, BOOT_LIMIT_S)
+        self._add(node, fresh=True)
 
     def of_old(self, node: Node) -> None:
         """Begin with the hosts of a node that was there before."""
-        self._add(node, THERE_LIMIT_S)
+        self._add(node, fresh=False)
 
     def finish(self) -> list[Outcome[Host, Prepared]]:
         """Wait for all that were begun."""
-        return [Outcome(outcome.item[0], outcome.value, outcome.error) for outcome in self._crew.finish()]
+        return [Outcome(outcome.item.host, outcome.value, outcome.error) for outcome in self._crew.finish()]
 
-    def _add(self, node: Node, limit_s: float) -> None:
+    def _add(self, node: Node, *, fresh: bool) -> None:
         for host in hosts_of(self._fleet, [node]):
-            self._crew.add((host, limit_s))
+            self._crew.add(_Work(host, fresh))
 
-    def _prepare(self, work: tuple[Host, float]) -> Prepared:
-        host, limit_s = work
+    def _prepare(self, work: _Work) -> Prepared:
+        host = work.host
         try:
-            self._await_key(host, limit_s)
-            view = HostView(host, probe=_first_answer(self._fleet, host, limit_s))
+            self._await_key(host, work.limit_s)
+            view = HostView(host, probe=_first_answer(self._fleet, work))
             _check_chips(view)
             self._fleet.say(host.name, f"ready: {len(view.chips)} chips", "done")
-            return Prepared(view, self._bring(host) if self._bring else None)
+            return Prepared(view, self._bring(host, fresh=work.fresh) if self._bring else None)
         except TpufleetError as error:
             self._fleet.say(host.name, error.message, "failed")
             raise
@@ -102,14 +114,19 @@ def _check_chips(view: HostView) -> None:
         )
 
 
-def _first_answer(fleet: Fleet, host: Host, limit_s: float) -> Mapping[str, Any]:
+def _first_answer(fleet: Fleet, work: _Work) -> Mapping[str, Any]:
     """The host's first probe; a VM that boots refuses connections for a while."""
+
+    def ask() -> Mapping[str, Any]:
+        agent = fleet.agent(work.host)
+        return agent.ship_and_ask("probe", {}) if work.fresh else agent.ask("probe", {})
+
     said = False
-    for _ in pauses(limit_s=limit_s):
+    for _ in pauses(limit_s=work.limit_s):
         try:
-            return fleet.agent(host).ask("probe", {})
+            return ask()
         except Unreachable as error:
             if not said:
-                fleet.say(host.name, f"waiting for SSH ({error.message})")
+                fleet.say(work.host.name, f"waiting for SSH ({error.message})")
                 said = True
-    return fleet.agent(host).ask("probe", {})
+    return ask()

@@ -37,12 +37,15 @@ base={base}
 mkdir -p "$base/lib" 2>/dev/null && [ -w "$base/lib" ] ||
   sudo -n install -d -m 0755 -o "$(id -un)" "$base" "$base/lib" || {{ id -un >&2; exit 114; }}
 part=$(mktemp -d "$base/lib/.{digest}.XXXXXX"); trap 'rm -rf "$part"' EXIT
-tar -xf - -C "$part"
+head -c {size} | tar -xf - -C "$part"
 [ -e "$part/__main__.py" ]
 find "$part" -type f -exec sync {{}} +
 chmod 755 "$part"
 mv -T "$part" "$base/lib/{digest}" 2>/dev/null || [ -e "$base/lib/{digest}/__main__.py" ]
 """
+
+# `head` takes the archive and no byte more, so what follows it on stdin is the request.
+SHIP_AND_ASK = SHIP + 'trap - EXIT; rm -rf "$part"; exec env -u LD_PRELOAD python3 -ES "$base/lib/{digest}" {verb}'
 
 # A transfer that is cut ends with what looks like the end of the file: so the size is looked at before the rename.
 UPLOAD = """\
@@ -84,13 +87,20 @@ class Agent:
         A host without the agent gets it first; with `ship=False` it is left as it is and Bare is raised. Raises
         HostFault with the agent's own kind and sentence when it says no, or when what answers is no agent.
         """
-        command, request = self._command(verb), _line(payload)
-        result = self._connection.run(command, stdin=request, timeout_s=timeout_s)
+        result = self._connection.run(self._command(verb), stdin=_line(payload), timeout_s=timeout_s)
         if _is_bare(result):
             if not ship:
                 raise self._bare()
-            self.ship()
-            result = self._connection.run(command, stdin=request, timeout_s=timeout_s)
+            return self.ship_and_ask(verb, payload, timeout_s=timeout_s)
+        return self._answer(result)
+
+    def ship_and_ask(self, verb: str, payload: Mapping[str, Any], *, timeout_s: float | None = 60.0) -> dict[str, Any]:
+        """As `ask`, for a host that surely has no agent (it was made just now): both in one go."""
+        digest, tar = self._shipped()
+        command = SHIP_AND_ASK.format(base=REMOTE_BASE, digest=digest, size=len(tar), verb=quote([verb]))
+        result = self._connection.run(command, stdin=tar + _line(payload), timeout_s=timeout_s)
+        if result.exit_code != 0 and not result.stdout:
+            self._done(result, "the agent's set-up")
         return self._answer(result)
 
     @contextlib.contextmanager
@@ -114,7 +124,10 @@ class Agent:
     def ship(self) -> None:
         """Put the agent on the host; safe against others that do the same at the same time."""
         digest, tar = self._shipped()
-        self._done(self._connection.run(SHIP.format(base=REMOTE_BASE, digest=digest), stdin=tar), "the agent's set-up")
+        self._done(
+            self._connection.run(SHIP.format(base=REMOTE_BASE, digest=digest, size=len(tar)), stdin=tar),
+            "the agent's set-up",
+        )
 
     # ----------------------------------------------------------------------------------- what the host's words mean
 
