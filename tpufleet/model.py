@@ -135,7 +135,13 @@ class CodeSpec:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """How to start one training; `command` and `env` may hold `{name}` of the grid."""
+    """How to start one training; `command` and `env` may hold `{name}` of its points.
+
+    The points are the product of `grid`, times the lists of `zip` taken together, or those of `points` alone.
+    `whole_host` takes all chips of a host. `max_parallel` bounds how many of its runs are on at once. A run that
+    takes longer than `time_limit`, or says nothing and makes no step for `stalled_after`, is ended; `stop_on_nan` ends
+    one whose loss is no number any more. Checkpoints are mirrored home every `mirror` while `tpufleet watch` is on.
+    """
 
     command: tuple[str, ...]
     workdir: str = "."
@@ -147,6 +153,16 @@ class JobSpec:
     artifacts: tuple[str, ...] = ()
     metrics: Mapping[ParamName, str] = field(default_factory=dict[ParamName, str])
     retries: int = 0
+    zip: Mapping[ParamName, tuple[Scalar, ...]] = field(default_factory=dict[ParamName, tuple[Scalar, ...]])
+    points: tuple[Mapping[ParamName, Scalar], ...] = ()
+    whole_host: bool = False
+    priority: int = 0
+    max_parallel: int | None = None
+    time_limit: Duration | None = None
+    stalled_after: Duration | None = None
+    stop_on_nan: bool = False
+    mirror: Duration = Duration("5m")
+    log_limit_mb: int = 100
 
 
 @dataclass(frozen=True)

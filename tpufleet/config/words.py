@@ -37,7 +37,7 @@ SECTIONS = (
     Section(("cloud", "hosts", "*"), "a host of `cloud.hosts`", InventoryHost),
     Section(("ssh",), "`ssh`", SshSpec),
     Section(("code",), "`code`", CodeSpec),
-    Section(("jobs", "*"), "a job", JobSpec, frozenset({"engine", "zip", "points", "priority", "time_limit"})),
+    Section(("jobs", "*"), "a job", JobSpec, frozenset({"engine"})),
 )
 
 EXPECTED = {
