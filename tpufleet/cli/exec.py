@@ -28,7 +28,7 @@ def exec_(
 
     Example: tpufleet exec --on 'tpu-0,tpu-3*' -- 'df -h | tail -1'
     """
-    from tpufleet.ops.observe import find_nodes, hosts_of, trust
+    from tpufleet.ops.observe import find_nodes, hosts_of
     from tpufleet.ops.selection import select
     from tpufleet.ssh.fanout import fan_out
 
@@ -39,8 +39,7 @@ def exec_(
         hosts = select(hosts_of(fleet, find_nodes(fleet)), on)
         if not hosts:
             raise UsageError("the fleet has no host that is ready", hint="tpufleet create")
-        trust(fleet, hosts)
-        for outcome in fan_out(hosts, lambda host: fleet.dialer.connect(host).run(line, timeout_s=timeout)):
+        for outcome in fan_out(hosts, lambda host: fleet.connect(host).run(line, timeout_s=timeout)):
             name = outcome.item.name
             if outcome.error:
                 results.append(

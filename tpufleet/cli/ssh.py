@@ -39,6 +39,7 @@ def ssh(
         raise UsageError("there is no ssh program here", hint="install OpenSSH's client")
     with this.fleet("ssh") as fleet:
         target = _one(fleet, host)
+        fleet.pin(target)
         write_config(fleet, this.access(fleet.spec))
     words = [program, "-F", str(fleet.paths.ssh_config), target.name]
     os.execv(program, [*words, "--", shell_line(command)] if command else words)  # noqa: S606 (a list, no shell here)
@@ -68,12 +69,15 @@ def ssh_config(
 
 def write_config(fleet: Fleet, access: Access, *, dry_run: bool = False) -> tuple[tuple[Host, ...], str]:
     """Write the fleet's own config and known_hosts (0600, in `.tpufleet/`); returns the hosts and the config's text."""
-    from tpufleet.ops.observe import find_nodes, hosts_of, trust
+    from tpufleet.ops.observe import find_nodes, hosts_of
     from tpufleet.paths import write_atomically
+    from tpufleet.ssh.fanout import gather
     from tpufleet.ssh.openssh import config_text
 
     hosts = hosts_of(fleet, find_nodes(fleet))
-    trust(fleet, hosts)
+    for outcome in gather(hosts, fleet.pin):
+        if outcome.error:
+            fleet.say(outcome.item.name, outcome.error.message, "failed")
     text = config_text(hosts, access, fleet.trust, fleet.paths.known_hosts)
     if dry_run:
         return hosts, text

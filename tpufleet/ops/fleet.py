@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tpufleet.cloud.port import Cloud
-from tpufleet.errors import PartialFailure
+from tpufleet.errors import HostFault, PartialFailure
 from tpufleet.model import Event, Host, Spec
 from tpufleet.paths import LocalPaths
 from tpufleet.ssh.agent import Agent
 from tpufleet.ssh.fanout import Outcome
-from tpufleet.ssh.port import Dialer
+from tpufleet.ssh.port import Connection, Dialer
 from tpufleet.ssh.trust import Trust
 from tpufleet.state.store import Journal
 
@@ -35,15 +36,43 @@ class Fleet:
     emit: Callable[[Event], None]
     dry_run: bool = False
     _speaking: threading.Lock = field(default_factory=threading.Lock)
+    _pinning: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
     def say(self, subject: str, text: str, state: str = "info") -> None:
         """Tell the person that `text` is so for `subject` (a node, a host, a run)."""
         with self._speaking:
             self.emit(Event(subject, text, state))
 
+    def pin(self, host: Host) -> None:
+        """Trust the host's key, and those of its node's other workers, as the cloud tells them, if none is pinned.
+
+        Raises HostFault (`no-host-key`) while the host has not told it, and what the cloud's answer raises.
+        """
+        if self.trust.get(host.identity) is not None:
+            return
+        with self._pinning[host.node]:  # one answer tells the keys of all workers
+            if self.trust.get(host.identity) is None:
+                keys = self.cloud.host_keys(host.node, host.zone)
+                node_id = host.identity.removesuffix(f"-w{host.worker}")
+                for worker, key in enumerate(keys):
+                    if key:
+                        self.trust.pin(f"{node_id}-w{worker}", key)
+        if self.trust.get(host.identity) is None:
+            raise HostFault(
+                "no host key of it in the guest attributes",
+                kind="no-host-key",
+                where=host.name,
+                hint="run the same command again; if it stays so, delete the node and create it anew",
+            )
+
+    def connect(self, host: Host) -> Connection:
+        """The command's one connection to `host`, its key pinned before."""
+        self.pin(host)
+        return self.dialer.connect(host)
+
     def agent(self, host: Host) -> Agent:
-        """The agent of `host`, over the command's one connection to it."""
-        return Agent(self.dialer.connect(host), host)
+        """The agent of `host`."""
+        return Agent(self.connect(host), host)
 
 
 def pauses(first_s: float = 0.1, longest_s: float = 2.0, *, limit_s: float) -> Iterator[float]:

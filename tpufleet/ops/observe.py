@@ -84,21 +84,8 @@ def _granted(outcomes: Sequence[Outcome[T, V]]) -> list[V]:
     return [outcome.unwrap() for outcome in outcomes if outcome not in refused]
 
 
-def trust(fleet: Fleet, hosts: Sequence[Host]) -> None:
-    """Pin the host keys that are not pinned yet, from guest attributes through the authenticated API, side by side."""
-    unknown = {host.node: host.zone for host in hosts if fleet.trust.get(host.identity) is None}
-    for outcome in gather(list(unknown.items()), lambda node: fleet.cloud.host_keys(*node)):
-        node, _zone = outcome.item
-        keys = outcome.unwrap()
-        for host in hosts:
-            key = keys[host.worker] if host.node == node and host.worker < len(keys) else None
-            if key and fleet.trust.get(host.identity) is None:
-                fleet.trust.pin(host.identity, key)
-
-
 def probe(fleet: Fleet, hosts: Sequence[Host]) -> tuple[HostView, ...]:
     """What each host says of itself, in order. A host without this version's agent is given it first."""
-    trust(fleet, hosts)
     return tuple(outcome.unwrap() for outcome in gather(hosts, lambda host: _view(fleet, host)))
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections import defaultdict
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +11,7 @@ from tpufleet.errors import HostFault, TpufleetError, Unreachable
 from tpufleet.model import Code, Host, HostView, Node
 from tpufleet.ops.code import Bring, Synced, syncing
 from tpufleet.ops.fleet import Fleet, pauses
-from tpufleet.ops.observe import hosts_of, trust
+from tpufleet.ops.observe import hosts_of
 from tpufleet.ssh.fanout import Crew, Outcome
 
 BOOT_LIMIT_S = 300.0  # a VM that was made or started just now
@@ -48,7 +46,6 @@ class Preparation:
         self._fleet = fleet
         self._bring = bring
         self._crew: Crew[_Work, Prepared] = Crew(self._prepare, limit=AT_ONCE)
-        self._asking: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def of_new(self, node: Node) -> None:
         """Begin with the hosts of a node that became READY just now."""
@@ -81,16 +78,12 @@ class Preparation:
     def _await_key(self, host: Host, limit_s: float) -> None:
         """A host writes its key to the guest attributes while it boots, some moments after its node is READY."""
         for _ in pauses(limit_s=limit_s):
-            with self._asking[host.node]:  # one answer tells the keys of all workers of a node
-                trust(self._fleet, [host])
-            if self._fleet.trust.get(host.identity) is not None:
-                return
-        raise HostFault(
-            "no host key of it in the guest attributes",
-            kind="no-host-key",
-            where=host.name,
-            hint="run the same command again; if it stays so, delete the node and create it anew",
-        )
+            try:
+                return self._fleet.pin(host)
+            except HostFault as error:
+                if error.kind != "no-host-key":
+                    raise
+        return self._fleet.pin(host)
 
 
 @contextlib.contextmanager
