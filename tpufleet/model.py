@@ -35,6 +35,9 @@ from tpufleet.names import (
 
 Scalar = str | int | float | bool
 OPERATOR = UserName("operator")
+PRIORITIES = (-1000, 1000)  # of jobs, as the hosts take them (host/specs.py)
+PARALLEL = (1, 10_000)
+MIRROR_EVERY = Duration("5m")
 
 # ---------------------------------------------------------------------------------------------- what is wanted
 
@@ -161,7 +164,7 @@ class JobSpec:
     time_limit: Duration | None = None
     stalled_after: Duration | None = None
     stop_on_nan: bool = False
-    mirror: Duration = Duration("5m")
+    mirror: Duration = MIRROR_EVERY
     log_limit_mb: int = 100
 
 
@@ -241,6 +244,7 @@ class Node:
     spot: bool = False
     internal: tuple[str, ...] = ()
     queued: str | None = None
+    runtime: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -313,11 +317,15 @@ class HostView:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is there at one moment: the fleet's nodes and queued resources (found by label) and their hosts."""
+    """What is there at one moment: the fleet's nodes and queued resources (found by label) and their hosts.
+
+    `others` are nodes of the same zones that are not the fleet's: their names are taken.
+    """
 
     nodes: tuple[Node, ...] = ()
     hosts: tuple[HostView, ...] = ()
     queued: tuple[Queued, ...] = ()
+    others: tuple[Node, ...] = ()
 
 
 # ---------------------------------------------------------------------------------------------------- what to do

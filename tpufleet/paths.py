@@ -11,6 +11,9 @@ from tpufleet.errors import StateError
 REMOTE_BASE = '"${TPUFLEET_HOST_ROOT-}"/var/lib/tpufleet'
 
 
+ELSEWHERE = "TPUFLEET_EMULATOR"  # names the directory of a rehearsal cloud that isn't this fleet's own
+
+
 def remote_agent(digest: str) -> str:
     """The agent's directory on a host, as a word for the host's shell."""
     return f"{REMOTE_BASE}/lib/{digest}"
@@ -19,6 +22,11 @@ def remote_agent(digest: str) -> str:
 def remote_bundle(repo_id: str, commit: str) -> str:
     """Where a git bundle is put on a host, as a word for the host's shell."""
     return f"{REMOTE_BASE}/code/{repo_id}/bundles/{commit}.bundle"
+
+
+def remote_staged(run: str, number: int) -> str:
+    """Where a file of a run (a RunId) waits for the agent to put it in its place, as a word for the host's shell."""
+    return f"{REMOTE_BASE}/restore/{run}/{number}"
 
 
 class LocalPaths:
@@ -31,11 +39,13 @@ class LocalPaths:
         self.key = self.state / "key"
         self.journal = self.state / "journal.db"
         self.lock = self.state / "lock"
+        self.home_lock = self.state / "home.lock"  # whoever writes what comes home
+        self.watch_lock = self.state / "watch.lock"
         self.pins = self.state / "hostkeys.json"
         self.known_hosts = self.state / "known_hosts"
         self.ssh_config = self.state / "ssh_config"
         # another project's, or a test's, may be shared
-        self.emulator = Path(os.environ.get("TPUFLEET_EMULATOR") or self.state / "emulator").absolute()
+        self.emulator = Path(os.environ.get(ELSEWHERE) or self.state / "emulator").absolute()
         self.artifacts = self.directory / "artifacts" / fleet
         self.runs = self.artifacts / "runs"
         self.report = self.artifacts / "report" / "index.html"

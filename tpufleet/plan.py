@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tpufleet.errors import UsageError
+from tpufleet.labels import fleet_of
 from tpufleet.model import (
     ENDED_QUEUED_STATES,
     GONE_STATES,
@@ -117,11 +118,8 @@ def plan_create(spec: Spec, snapshot: Snapshot) -> Plan:
     conflicts: list[str] = []
     for name, pool in wanted.items():
         claim = there.held.get(name)
-        if claim and not claim.ended and claim.accelerator != pool.accelerator:
-            conflicts.append(
-                f"{name} is a {claim.accelerator} in {claim.zone}, the file wants a {pool.accelerator}; "
-                f"delete it first (tpufleet delete {name})"
-            )
+        if clash := _clash(name, pool, claim, snapshot.others):
+            conflicts.append(clash)
         else:
             actions += _towards_ready(name, pool, claim, spec)
     for claim in there.all:
@@ -168,6 +166,32 @@ def plan_expired(snapshot: Snapshot, now: float) -> Plan:
 
 def _deletions(doomed: Iterable[tuple[Claim, str]]) -> Plan:
     return Plan(tuple(claim.deletion(why) for claim, why in doomed))
+
+
+def _clash(name: NodeName, pool: NodePool, claim: Claim | None, others: Iterable[Node]) -> str | None:
+    """What makes it impossible that the node of this name becomes what the file wants, in a sentence."""
+    if claim is None:
+        other = next((node for node in others if node.name == name), None)
+        if other is None:
+            return None
+        owner = fleet_of(other.labels)
+        if owner:
+            return f"{name} in {other.zone} belongs to the fleet {owner}; name the pool otherwise in the file"
+        return f"{name} in {other.zone} is not tpufleet's; tpufleet adopt {name} takes it in"
+    wanted = [(claim.accelerator, pool.accelerator)]
+    if claim.node and not claim.node.queued:  # whether Google shows spot on a queued node is not known
+        wanted.append((_payment(claim.node.spot), _payment(pool.spot)))
+    if claim.node and claim.node.runtime and pool.runtime:
+        wanted.append((claim.node.runtime, pool.runtime))
+    unlike = next(((has, wants) for has, wants in wanted if has != wants), None)
+    if unlike is None or claim.ended:
+        return None
+    has, wants = unlike
+    return f"{name} in {claim.zone} is {has}, the file wants {wants}; delete it first (tpufleet delete {name})"
+
+
+def _payment(spot: bool) -> str:
+    return "spot" if spot else "on demand"
 
 
 def _towards_ready(name: NodeName, pool: NodePool, claim: Claim | None, spec: Spec) -> Iterator[Action]:

@@ -7,6 +7,7 @@ them alike; this file therefore needs nothing but the standard library of Python
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, Union
 
@@ -41,21 +42,32 @@ class Reason(str, enum.Enum):
     DISK_FULL = "disk full"
     COMMAND_NOT_FOUND = "command not found"
     CANNOT_START = "cannot start"
+    TPU_BUSY = "TPU busy"
+    TPU_INIT_FAILED = "TPU initialisation failed"
+    TIME_LIMIT = "time limit"
+    STALLED = "stalled"
+    NOT_A_NUMBER = "loss is not a number"
     STOPPED = "stopped by a person"
     NO_FREE_CHIP = "no free chip"
+    JOB_IS_FULL = "max_parallel reached"
 
 
 FINAL_STATES = frozenset({State.DONE, State.FAILED, State.STOPPED})
 
 # Not the run's fault: these never count against its retries.
-FREE_REASONS = frozenset({Reason.PREEMPTED, Reason.HOST_REBOOTED, Reason.LOST})
+FREE_REASONS = frozenset({Reason.PREEMPTED, Reason.HOST_REBOOTED, Reason.LOST, Reason.TPU_BUSY})
 
 # The same command on the same host would end the same way: trying again helps nobody.
-HOPELESS_REASONS = frozenset({Reason.COMMAND_NOT_FOUND, Reason.CANNOT_START, Reason.DISK_FULL, Reason.STOPPED})
+HOPELESS_REASONS = frozenset(
+    {Reason.COMMAND_NOT_FOUND, Reason.CANNOT_START, Reason.TIME_LIMIT, Reason.NOT_A_NUMBER, Reason.STOPPED}
+)
 
-# A run that is lost so often in a row brings its host down; hosts that vanish (preempted, rebooted) have no bound.
-LOST_IN_A_ROW = 5
+# A run that is lost so often in a row brings its host down. A chip that is busy for a quarter of an hour (with the
+# waits below) is not about to be given back. Hosts that vanish (preempted, rebooted) have no bound.
+MOST_IN_A_ROW = {Reason.LOST: 5, Reason.TPU_BUSY: 20}
 
+# What it takes for things to change: others have to end (memory), or to be cleared away (disk).
+FIRST_WAIT_S = {Reason.OUT_OF_MEMORY: 10.0, Reason.DISK_FULL: 60.0, Reason.TPU_INIT_FAILED: 10.0}
 LONGEST_WAIT_S = 60.0
 
 
@@ -91,20 +103,23 @@ def decide(policy: Policy, attempts: Sequence[EndedAttempt], reason: Reason) -> 
     """Whether a run whose last attempt ended for `reason` is started again.
 
     `attempts` are those that count, oldest first, the one that just ended included. Waits between retries double
-    from one second to a minute.
+    up to a minute, from one second or the reason's own first wait.
     """
     if reason in HOPELESS_REASONS:
         return GiveUp(f"{reason.value}: starting it again would end the same way")
-    if reason is Reason.LOST:
-        if _in_a_row(attempts, Reason.LOST) >= LOST_IN_A_ROW:
-            return GiveUp(f"lost {LOST_IN_A_ROW} times in a row")
-        return Restart(0.0)
     if reason in FREE_REASONS:
-        return Restart(0.0)
+        times = _in_a_row(attempts, reason)
+        if times >= MOST_IN_A_ROW.get(reason, math.inf):
+            return GiveUp(f"{reason.value} {times} times in a row")
+        return _after(1.0, times) if reason is Reason.TPU_BUSY else Restart(0.0)
     failures = sum(1 for attempt in attempts if attempt.reason not in FREE_REASONS)
     if failures > policy.retries:
         return GiveUp(f"{reason.value}: failed {failures} times with {policy.retries} retries allowed")
-    return Restart(min(LONGEST_WAIT_S, 2.0 ** (failures - 1)))
+    return _after(FIRST_WAIT_S.get(reason, 1.0), failures)
+
+
+def _after(first_s: float, times: int) -> Restart:
+    return Restart(min(LONGEST_WAIT_S, first_s * 2.0 ** (times - 1)))
 
 
 def _in_a_row(attempts: Sequence[EndedAttempt], reason: Reason) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import hashlib
 import itertools
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 
 from tpufleet.errors import UsageError
 from tpufleet.model import JobSpec, RunSpec, Scalar
 from tpufleet.names import ParamName, RunId, slug
+from tpufleet.text import natural
 
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 MAX_RUNS = 10_000
@@ -24,23 +26,60 @@ def expand(
     grid: Mapping[ParamName, Sequence[Scalar]] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> tuple[RunSpec, ...]:
-    """The runs of job `name`: the product of its grid, where `grid` replaces axes and `settings` fixes them.
+    """The runs of job `name`: the product of its grid, times its `zip` taken together, or times its points.
+
+    `grid` replaces axes or adds some, `settings` fixes them. Of values that belong together (`zip`, `points`)
+    `settings` chooses. A run's id has the values in the order of the file: grid, then zip; what is added comes last.
 
     Raises UsageError for a placeholder that nothing fills, and for points whose ids can't be told apart.
     """
-    _refuse_unused(name, job, {*(settings or {}), *(grid or {})})
+    asked: dict[str, Sequence[Scalar]] = {str(key): values for key, values in (grid or {}).items()}
+    fixed = {str(key): value for key, value in (settings or {}).items()}
+    _refuse_unused(name, job, {*asked, *fixed})
+    rows = _rows(job)
+    together = {key for row in rows for key in row}
+    _refuse_part(name, together.intersection(asked))
+    rows = _chosen(name, rows, {key: value for key, value in fixed.items() if key in together})
     axes: dict[str, Sequence[Scalar]] = {str(key): values for key, values in job.grid.items()}
-    axes |= {str(key): values for key, values in (grid or {}).items()}
-    axes |= {str(key): (value,) for key, value in (settings or {}).items()}
-    count = 1
-    for values in axes.values():
-        count *= len(values)
+    axes |= asked | {key: (value,) for key, value in fixed.items() if key not in together}
+    count = len(rows) * math.prod(len(values) for values in axes.values())
     if count > MAX_RUNS:
         raise UsageError(f"job {name!r} stands for {count:,} runs; at most {MAX_RUNS:,} make sense")
-    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    runs = tuple(_run(name, job, point, env or {}) for point in points)
+    before = _product({key: values for key, values in axes.items() if key in job.grid})
+    added = _product({key: values for key, values in axes.items() if key not in job.grid})
+    runs = tuple(
+        _run(name, job, {**first, **row, **last}, env or {}) for first in before for row in rows for last in added
+    )
     _refuse_twins(name, runs)
     return runs
+
+
+def _rows(job: JobSpec) -> list[dict[str, Scalar]]:
+    """The values that belong together: the job's points, the rows of its `zip`, or one without any."""
+    if job.points:
+        return [{str(key): value for key, value in point.items()} for point in job.points]
+    names = [str(key) for key in job.zip]
+    return [dict(zip(names, row, strict=True)) for row in zip(*job.zip.values(), strict=True)] if names else [{}]
+
+
+def _chosen(name: str, rows: list[dict[str, Scalar]], wanted: Mapping[str, Scalar]) -> list[dict[str, Scalar]]:
+    """The rows that have the values wanted; raises UsageError when none has."""
+    found = [row for row in rows if all(key in row and _same(row[key], value) for key, value in wanted.items())]
+    if not found:
+        said = " and ".join(f"{key}={_written(value)}" for key, value in wanted.items())
+        values = {key: sorted({_written(row[key]) for row in rows if key in row}, key=natural) for key in wanted}
+        there = "; ".join(f"{key}: {', '.join(some[:10])}" for key, some in values.items())
+        raise UsageError(f"job {name!r} has no point with {said}", hint=f"it has {there}")
+    return found
+
+
+def _same(one: Scalar, other: Scalar) -> bool:
+    """Whether a person would take one value for the other: 1 for 1.0, but not for true."""
+    return _written(one) == _written(other) or (type(one) is not bool and type(other) is not bool and one == other)
+
+
+def _product(axes: Mapping[str, Sequence[Scalar]]) -> list[dict[str, Scalar]]:
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
 def run_id(job: str, params: Mapping[str, Scalar]) -> str:
@@ -91,11 +130,21 @@ def _written(value: Scalar) -> str:
 def _refuse_unused(name: str, job: JobSpec, given: Collection[str]) -> None:
     """A name that nothing uses would only give the same runs new ids; it is a slip of the fingers."""
     words = (*job.command, *job.env.values())
-    used = {key for word in words for key in PLACEHOLDER.findall(word) if key} | {str(key) for key in job.grid}
+    used = {key for word in words for key in PLACEHOLDER.findall(word) if key}
+    used |= {str(key) for names in (job.grid, job.zip, *job.points) for key in names}
     for key in sorted(set(given) - used):
         meant = difflib.get_close_matches(key, used, n=1)
         hint = f"did you mean {meant[0]}?" if meant else f"it uses: {', '.join(sorted(used)) or 'none'}"
         raise UsageError(f"job {name!r} has no use for {key!r}", hint=hint)
+
+
+def _refuse_part(name: str, keys: Collection[str]) -> None:
+    """`--grid` gives an axis of its own, which a value that belongs to others can't be."""
+    for key in sorted(keys):
+        raise UsageError(
+            f"the values of {key} belong together with others in job {name!r}: --grid can't give it some of its own",
+            hint=f"--set {key}=VALUE chooses among them; or change the fleet file",
+        )
 
 
 def _refuse_twins(name: str, runs: Sequence[RunSpec]) -> None:

@@ -46,8 +46,11 @@ class TpuCloud:
 
     @property
     def env(self) -> dict[str, str]:
-        """Variables for child processes: gcloud, Google's libraries and tpufleet itself come to this cloud."""
-        return environment(self.url, self.project) | {"TPUFLEET_EMULATOR": str(self.directory)}
+        """Variables for child processes: gcloud and tpufleet come to this cloud, nobody's own credentials are found.
+
+        Google's Python clients know no variable for their endpoint: a program has to take `url` from somewhere.
+        """
+        return environment(self.url, self.project, self.directory) | {"TPUFLEET_EMULATOR": str(self.directory)}
 
     @functools.cached_property
     def client(self) -> TpuClient:
@@ -89,7 +92,7 @@ def rehearsal(directory: Path, *, create_seconds: float = 0, manual: bool = Fals
             f"the rehearsal cloud needs {', '.join(missing)}: pip install 'tpufleet[emulator]'",
             hint="pip install 'tpufleet[emulator]'",
         )
-    running = launch.start(directory, create_seconds=create_seconds)
+    running = launch.start(directory, create_seconds=create_seconds, with_us=True)
     try:
         Remote(running.url).configure(manual=manual)
         yield TpuCloud(directory.absolute(), running.url, running.ssh_port)

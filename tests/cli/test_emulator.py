@@ -88,7 +88,7 @@ def test_a_preempted_node_is_made_again_by_the_same_command(running: Project) ->
     assert "node-seconds" in running.run("emulator", "book").stdout
 
 
-def test_the_environment_is_a_shells_and_points_googles_libraries_at_the_cloud(running: Project) -> None:
+def test_the_environment_is_a_shells_points_gcloud_at_the_cloud_and_hides_own_credentials(running: Project) -> None:
     url = running.json("emulator", "status")["url"]
     lines = running.run("emulator", "env").stdout.splitlines()
     variables = dict(shlex.split(line)[1].split("=", 1) for line in lines)
@@ -104,7 +104,9 @@ def test_the_environment_is_a_shells_and_points_googles_libraries_at_the_cloud(r
         )
     )
     shell = f'eval "$("$0" -m tpufleet emulator env)"; "$0" -c "{code}"'
-    env = {"PATH": os.environ["PATH"], "HOME": str(running.directory)}
+    mine = running.directory / "my-own-credentials.json"
+    mine.write_text("not to be read")
+    env = {"PATH": os.environ["PATH"], "HOME": str(running.directory), "GOOGLE_APPLICATION_CREDENTIALS": str(mine)}
     done = subprocess.run(
         ["sh", "-c", shell, sys.executable], cwd=running.directory, env=env, capture_output=True, text=True, check=False
     )
@@ -126,7 +128,7 @@ def test_states_can_be_stepped_by_hand(project: Project) -> None:
     assert project.json("emulator", "settings", "--by-time")["settings"]["manual"] is False
 
 
-@pytest.mark.parametrize("words", [["env"], ["book"], ["settings"], ["fault", "list"], ["fault", "preempt", "tpu-0"]])
+@pytest.mark.parametrize("words", [["book"], ["settings"], ["fault", "list"], ["fault", "preempt", "tpu-0"]])
 def test_a_cloud_that_does_not_run_is_said_to(project: Project, words: list[str]) -> None:
     said(project.run("emulator", *words, ok=False), 5, "not running", "tpufleet emulator start")
 

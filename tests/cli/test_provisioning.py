@@ -46,6 +46,12 @@ def nodes(project: Project) -> dict[str, tuple[str, str]]:
     return {node["name"]: (node["zone"], node["state"]) for node in project.json("status")["nodes"]}
 
 
+def forget(project: Project) -> None:
+    """The journal is lost."""
+    for name in ("journal.db", "journal.db-wal", "journal.db-shm"):
+        (project.directory / ".tpufleet" / name).unlink(missing_ok=True)
+
+
 def made(project: Project) -> list[str]:
     """The zones in which nodes were made that are (or were) billed, by the cloud's own book."""
     book = project.json("emulator", "book")
@@ -67,8 +73,7 @@ def test_a_stock_out_sends_to_the_next_zone_which_is_found_again_without_local_s
     assert "us-central1-b: no capacity [EID: 0x" in done.stderr
     assert "trying us-central1-c" in done.stderr
     assert nodes(two_zones) == {"tpu-0": (ZONES[1], "READY")}
-    for name in ("journal.db", "journal.db-wal", "journal.db-shm"):
-        (two_zones.directory / ".tpufleet" / name).unlink(missing_ok=True)
+    forget(two_zones)
     assert "nothing to do" in two_zones.run("create").stdout
     proof = two_zones.json("delete", "--yes")["proof"]
     assert proof == [{"zone": zone, "nodes": 0, "queued_resources": 0} for zone in ZONES]
@@ -219,6 +224,32 @@ def test_what_belongs_to_another_fleet_is_not_taken(two_zones: Project) -> None:
     assert "no node nothing in us-central1-b, us-central1-c" in missing.stderr
 
 
+def test_a_name_that_is_taken_and_a_node_that_is_paid_otherwise_stand_in_the_plan(two_zones: Project) -> None:
+    by_hand(two_zones)
+    edit(two_zones, "name: tpu", "name: hand")
+    plan = two_zones.run("create", "--dry-run", ok=False)
+    assert plan.exit_code == 4
+    assert "in the way: hand-0 in us-central1-b belongs to the fleet other" in plan.stdout
+    two_zones.run("--config", "other.yaml", "adopt", "hand-0", "--release")
+    refused = two_zones.run("create", ok=False)
+    assert "hand-0 in us-central1-b is not tpufleet's; tpufleet adopt hand-0 takes it in" in refused.stderr
+    two_zones.run("adopt", "hand-0")
+    two_zones.run("create")
+    pool(two_zones, "spot: true")
+    refused = two_zones.run("create", ok=False)
+    assert (refused.exit_code, "is on demand, the file wants spot" in refused.stderr) == (4, True)
+
+
+def test_a_plan_for_google_needs_no_credentials(project: Project) -> None:
+    edit(project, "{provider: emulator,", "{provider: gcp, project: my-project, zones: [us-central1-b],")
+    project.env = {"HOME": str(project.directory), "NO_GCE_CHECK": "true", "GOOGLE_APPLICATION_CREDENTIALS": ""}
+    plan = project.run("create", "--dry-run")
+    assert "the cloud was not asked (no Google credentials can be used" in plan.stderr
+    assert "the new nodes cost about 4.50 USD an hour" in plan.stdout
+    refused = project.run("create", ok=False)
+    assert (refused.exit_code, "gcloud auth application-default login" in refused.stderr) == (4, True)
+
+
 def by_hand(project: Project) -> None:
     """A node hand-0 on the project's cloud, made by the fleet `other` of another file."""
     text = (project.directory / "tpufleet.yaml").read_text()
@@ -230,6 +261,8 @@ def by_hand(project: Project) -> None:
 def test_orphans_are_found_by_label_in_zones_that_the_file_does_not_name(two_zones: Project) -> None:
     two_zones.run("create")
     edit(two_zones, f"zones: [{ZONES[0]}, {ZONES[1]}]", f"zones: [{ZONES[1]}]")
+    assert nodes(two_zones) == {"tpu-0": (ZONES[0], "READY")}  # the journal remembers the zone
+    forget(two_zones)
     assert nodes(two_zones) == {}
     would = two_zones.json("delete", "--orphans", "--dry-run")["actions"]
     assert [(action["node"], action["zone"]) for action in would] == [("tpu-0", ZONES[0])]
@@ -253,6 +286,7 @@ def test_expired_nodes_are_deleted_when_asked(two_zones: Project) -> None:
 def test_a_surplus_twin_in_another_zone_is_deleted(two_zones: Project) -> None:
     edit(two_zones, f"zones: [{ZONES[0]}, {ZONES[1]}]", f"zones: [{ZONES[1]}]")
     two_zones.run("create")
+    forget(two_zones)
     edit(two_zones, f"zones: [{ZONES[1]}]", f"zones: [{ZONES[0]}]")
     two_zones.run("create")
     edit(two_zones, f"zones: [{ZONES[0]}]", f"zones: [{ZONES[0]}, {ZONES[1]}]")

@@ -14,7 +14,8 @@ from .harness import Host
 def test_a_probe_of_a_bare_host_shows_it_and_leaves_no_trace(host: Host) -> None:
     found = host.call("probe")
     assert list(found) == [
-        "boot_id", "now", "uptime_s", "python", "cpus", "memory", "disk", "chips", "runs", "code", "ttl",
+        "boot_id", "now", "uptime_s", "python", "cpus", "memory", "disk", "chips", "lockfile", "suspect", "runs",
+        "code", "ttl",
     ]  # fmt: skip
     assert found["boot_id"] == (host.root / "proc/sys/kernel/random/boot_id").read_text().strip()
     assert found["memory"]["total"] >= found["memory"]["available"] > 0
@@ -38,7 +39,7 @@ def test_vfio_chips_are_counted_in_the_order_of_their_groups(make_host: Callable
 def test_leases_can_be_taken_by_everybody_and_removed_by_nobody_else(host: Host) -> None:
     host.enqueue(host.spec("gpt", "pass"))
     leases = host.root / "run/tpufleet/leases"
-    assert stat.S_IMODE(leases.stat().st_mode) == 0o1777
+    assert stat.S_IMODE(leases.stat().st_mode) == 0o755
     assert stat.S_IMODE((leases / "chip-0.lock").stat().st_mode) == 0o666
     assert stat.S_IMODE((host.base / "control").stat().st_mode) == 0o700
 

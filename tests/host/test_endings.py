@@ -52,8 +52,11 @@ def test_an_unknown_program_fails_at_once_and_says_what_was_looked_for(host: Hos
 
 
 def test_a_full_disk_is_told_from_what_the_run_said_last(host: Host) -> None:
-    host.enqueue(host.spec("gpt", "raise OSError(28, 'No space left on device')", retries=5))
+    host.enqueue(host.spec("gpt", "raise OSError(28, 'No space left on device')"))
     assert host.wait_for("gpt", "failed")["reason"] == "disk full"
+    host.enqueue(host.spec("later", "raise OSError(28, 'No space left on device')", retries=1))
+    assert host.wait_for("later", "recovering")["reason"] == "disk full"
+    host.call("stop", runs=["later"])
 
 
 def test_stopping_ends_the_whole_tree_even_where_it_ignores_sigterm(host: Host) -> None:

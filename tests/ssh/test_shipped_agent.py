@@ -195,7 +195,7 @@ def test_a_lease_that_sudo_refuses_is_told_the_same(agent: Agent) -> None:
     said = "cannot make /run/tpufleet/leases with sudo: sudo: a password is required"
     with pytest.raises(HostFault) as caught:
         agent.ask("fail", {"kind": "internal", "message": said})
-    assert "d /run/tpufleet/leases 1777" in str(caught.value.hint)
+    assert "f /run/tpufleet/leases/chip-%d.lock 0666" in str(caught.value.hint)
 
 
 def test_the_bundle_is_the_same_every_time_and_holds_the_host_side_only() -> None:

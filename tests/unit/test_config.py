@@ -30,8 +30,17 @@ jobs:
     env: {PYTHONUNBUFFERED: "1", LIBTPU_INIT_ARGS: --x=1}
     secrets: [WANDB_API_KEY]
     artifacts: ["checkpoints/**", ./out]
+    time_limit: 12h
+    stalled_after: 20m
+    stop_on_nan: true
+    mirror: 90s
+    log_limit_mb: 5
+    priority: -3
+    max_parallel: 2
     metrics: {test_loss: 'testing loss:\s+([\d.]+)'}
     retries: 3
+  pairs: {command: [x], zip: {a: [1, 2], b: [x, true]}, whole_host: true}
+  points: {command: [x], points: [{a: 1, b: x}, {a: 0.5}]}
 """
 REPOSITORY = Path(__file__).parents[2]
 
@@ -58,6 +67,12 @@ def test_every_key_of_the_design_arrives_with_its_type(tmp_path: Path) -> None:
     assert job.grid[ParamName("name")] == ("a", True)
     assert job.env["PYTHONUNBUFFERED"] == "1"
     assert (job.chips, job.device, job.retries, job.secrets) == (4, "cpu", 3, ("WANDB_API_KEY",))
+    times = (job.time_limit, job.stalled_after, job.mirror)
+    assert [time.seconds for time in times if time] == [12 * 3600, 20 * 60, 90]
+    assert (job.stop_on_nan, job.log_limit_mb, job.priority, job.max_parallel) == (True, 5, -3, 2)
+    pairs, points = spec.jobs[JobName("pairs")], spec.jobs[JobName("points")]
+    assert (pairs.whole_host, dict(pairs.zip)) == (True, {"a": (1, 2), "b": ("x", True)})
+    assert [dict(point) for point in points.points] == [{"a": 1, "b": "x"}, {"a": 0.5}]
 
 
 def test_the_rehearsal_cloud_needs_neither_project_nor_zones(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_node_the_file_dropped_is_deleted_and_marked_as_surplus() -> None:
 def test_another_type_under_the_same_name_is_a_conflict_not_a_replacement() -> None:
     plan = plan_create(SPEC, Snapshot((node("tpu-0", accelerator="v3-8"), node("tpu-1"))))
     assert plan.actions == ()
-    assert "tpu-0 is a v3-8" in plan.conflicts[0]
+    assert "tpu-0 in us-central1-b is v3-8, the file wants v2-8" in plan.conflicts[0]
 
 
 def test_every_node_state_has_an_answer() -> None:

@@ -15,8 +15,10 @@ from tpufleet.ops.startup import LARGEST, startup_script
 PLAIN = b"echo plain $((1 + 1))\n"
 
 
-def run(script: str, tmp_path: Path) -> str:
-    """What it prints; the timer finds a Python here that only writes down how it was called."""
+def run(script: str, tmp_path: Path, *, agent: bool = False) -> str:
+    """What it prints; it finds a Python here that only writes down how it was called. `agent`: the host has one."""
+    if agent:
+        (tmp_path / "var/lib/tpufleet/lib/current").mkdir(parents=True)
     file = tmp_path / "startup-script"
     file.write_text(script)
     file.chmod(0o700)
@@ -28,7 +30,8 @@ def run(script: str, tmp_path: Path) -> str:
     )
     python.chmod(0o700)
     environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
-    # bash waits here for the timer too, since it writes to the same pipe
+    environment["TPUFLEET_HOST_ROOT"] = str(tmp_path)
+    # both are waited for here, since they write to the same pipe
     done = subprocess.run(
         ["/bin/bash", "-c", str(file)], env=environment, capture_output=True, text=True, timeout=30, check=False
     )
@@ -36,21 +39,24 @@ def run(script: str, tmp_path: Path) -> str:
     return done.stdout
 
 
-def test_nothing_to_do_is_no_script() -> None:
-    assert startup_script(None, None) is None
-    assert startup_script(None, b"") is None
+def test_without_ttl_and_script_it_wakes_the_agent_and_that_is_all(tmp_path: Path) -> None:
     assert startup_script(1e9, b"") == startup_script(1e9, None)
+    assert run(startup_script(None, None), tmp_path, agent=True) == ""
+    assert (tmp_path / "called").read_text() == f"-ES {tmp_path}/var/lib/tpufleet/lib/current wake\n"
 
 
-def test_the_person_s_own_script_alone_stays_as_it_is() -> None:
-    assert startup_script(None, PLAIN) == PLAIN.decode()
+def test_a_host_without_an_agent_or_with_a_unit_of_its_own_is_left_alone(tmp_path: Path) -> None:
+    unit = tmp_path / "etc/systemd/system/tpufleet.service"
+    unit.parent.mkdir(parents=True)
+    unit.touch()
+    assert run(startup_script(None, PLAIN), tmp_path, agent=True) == "plain 2\n"
+    assert not (tmp_path / "called").exists()
 
 
 def test_the_timer_gets_the_end_and_the_program_whole(tmp_path: Path) -> None:
     from tpufleet.host import ttl
 
     script = startup_script(1795246504.4, None)
-    assert script
     run(script, tmp_path)
     assert (tmp_path / "called").read_text() == "- 1795246504\n"
     assert (tmp_path / "program").read_text() == Path(ttl.__file__).read_text()
@@ -67,7 +73,6 @@ def test_the_timer_gets_the_end_and_the_program_whole(tmp_path: Path) -> None:
 )
 def test_the_person_s_script_runs_whatever_its_first_line(tmp_path: Path, own: bytes, said: str) -> None:
     script = startup_script(1e9, own)
-    assert script
     assert run(script, tmp_path) == said
     assert (tmp_path / "called").exists()
 
@@ -75,14 +80,10 @@ def test_the_person_s_script_runs_whatever_its_first_line(tmp_path: Path, own: b
 def test_a_program_that_is_no_text_runs_too(tmp_path: Path) -> None:
     program = Path("/bin/true").read_bytes()
     script = startup_script(None, program)
-    assert script
     assert run(script, tmp_path) == ""
 
 
 def test_a_script_that_metadata_cannot_hold_is_refused_with_its_size() -> None:
-    largest = b"#" * LARGEST
-    assert startup_script(None, largest)
-    with pytest.raises(UsageError, match="256 KB as it is sent, metadata holds 256 KB"):
-        startup_script(None, largest + b"#")
-    with pytest.raises(UsageError, match="too large"):
-        startup_script(1e9, b"#" * (LARGEST - 4096))
+    assert startup_script(None, b"#" * (LARGEST * 2 // 3))
+    with pytest.raises(UsageError, match="346 KB as it is sent, metadata holds 256 KB"):
+        startup_script(None, b"#" * LARGEST)

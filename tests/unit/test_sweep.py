@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -42,6 +44,57 @@ def test_set_fixes_an_axis_and_grid_replaces_one() -> None:
 def test_a_value_that_is_set_is_part_of_the_id_also_without_an_axis() -> None:
     job = JobSpec(command=("train", "--width={width}"), grid={SEED: (0,)})
     assert expand("gpt", job, settings={ParamName("width"): 64})[0].id == "gpt-seed0-width64"
+
+
+# ------------------------------------------------------------------------------------------ values that belong together
+
+SIZE, WIDTH = ParamName("size"), ParamName("width")
+PAIRS = JobSpec(
+    command=("train", "{seed}", "{width}"), grid={SEED: (0, 1)}, zip={SIZE: ("small", "big"), WIDTH: (64, 512)}
+)
+POINTS = JobSpec(command=("train", "{width}"), points=({SIZE: "small", WIDTH: 64}, {WIDTH: 512, SEED: 7}))
+
+
+def ids(job: JobSpec, **asked: dict[ParamName, Any]) -> list[str]:
+    return [run.id for run in expand("j", job, **asked)]
+
+
+def test_lists_of_zip_are_taken_together_and_times_the_grid() -> None:
+    assert ids(PAIRS) == [
+        "j-seed0-sizesmall-width64",
+        "j-seed0-sizebig-width512",
+        "j-seed1-sizesmall-width64",
+        "j-seed1-sizebig-width512",
+    ]
+
+
+def test_points_are_the_runs_each_with_its_own_order_of_values() -> None:
+    assert ids(POINTS) == ["j-sizesmall-width64", "j-width512-seed7"]
+    assert expand("j", POINTS)[1].command == ("train", "512")
+
+
+def test_set_chooses_among_values_that_belong_together_and_fixes_the_others() -> None:
+    assert ids(PAIRS, settings={SIZE: "big", SEED: 5}) == ["j-seed5-sizebig-width512"]
+    assert ids(POINTS, settings={WIDTH: 64.0}) == ["j-sizesmall-width64"]
+    with pytest.raises(UsageError, match="no point with size=huge") as refused:
+        expand("j", PAIRS, settings={SIZE: "huge"})
+    assert refused.value.hint == "it has size: big, small"
+
+
+def test_grid_adds_an_axis_to_points_and_cannot_take_a_value_out_of_its_row() -> None:
+    job = JobSpec(command=("train", "{width}", "{lr}"), points=({WIDTH: 64},))
+    assert ids(job, grid={LR: (1, 2)}) == ["j-width64-lr1", "j-width64-lr2"]
+    with pytest.raises(UsageError, match="width belong together"):
+        expand("j", PAIRS, grid={WIDTH: (1, 2)})
+
+
+def test_more_rows_than_make_sense_are_refused_as_well() -> None:
+    many = JobSpec(command=("x",), grid={SEED: tuple(range(200))}, zip={WIDTH: tuple(range(200))})
+    with pytest.raises(UsageError, match="40,000"):
+        expand("j", many)
+
+
+# -------------------------------------------------------------------------------------------------------------- slips
 
 
 def test_a_name_that_nothing_uses_is_a_slip_and_is_refused() -> None:

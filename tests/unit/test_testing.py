@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from google.cloud import tpu_v2
 
 from tests.project import Project
+from tpufleet.emulator import launch
 from tpufleet.testing import TpuCloud, rehearsal, tpu_cloud
 
 __all__ = ["tpu_cloud"]  # the fixture
@@ -61,3 +63,23 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "asyncssh", None)
     with pytest.raises(Exception, match=r"asyncssh.*tpufleet\[emulator\]"), rehearsal(tmp_path):
         pass
+
+
+def test_the_cloud_ends_with_a_test_run_that_was_killed(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys, time\n"
+        "from tpufleet.testing import rehearsal\n"
+        "with rehearsal(pathlib.Path(sys.argv[1])):\n"
+        "    print('up', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    line = [sys.executable, "-c", code, str(tmp_path / "cloud")]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout
+        assert run.stdout.readline() == "up\n"
+        found = launch.running(tmp_path / "cloud")
+        assert found
+        daemon = os.pidfd_open(found.pid)
+        run.kill()
+    assert select.select([daemon], [], [], PATIENCE_S)[0]
+    os.close(daemon)

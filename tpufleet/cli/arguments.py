@@ -69,6 +69,14 @@ def duration(option: str, text: str) -> Duration:
     return found
 
 
+def within(option: str, number: int | None, bounds: tuple[int, int]) -> int | None:
+    """The number given to `option`, if any; raises UsageError for one out of bounds."""
+    low, high = bounds
+    if number is not None and not low <= number <= high:
+        raise UsageError(f"{option} must be from {low} to {high}, not {number}", hint=f"{option} {max(low, 1)}")
+    return number
+
+
 def settings(pairs: Iterable[str]) -> dict[ParamName, Scalar]:
     """`--set lr=0.01` … -> values; raises UsageError."""
     from tpufleet.sweep import parse_value

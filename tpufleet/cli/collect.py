@@ -37,6 +37,8 @@ def collect(
         page = report.write(fleet.paths.artifacts)
         fleet.say("report", str(page), "done")
     this.out.line(summary(brought))
+    for note in brought.notes:
+        this.out.note(f"stays where it is: {note}")
     for problem in brought.problems:
         this.out.note(f"not home: {problem}")
     this.out.line(f"report: {page}")
@@ -49,9 +51,10 @@ def collect(
         bytes=brought.bytes,
         checkpoints=brought.checkpoints,
         problems=brought.problems,
+        notes=brought.notes,
     )
     if brought.problems:
         raise PartialFailure(
             f"not everything is home: {brought.problems[0]}",
-            hint="run the same command again; a checkpoint that is broken on its host stays there",
+            hint=AGAIN,
         )

@@ -9,8 +9,9 @@ import typer
 from tpufleet.cli.arguments import DryRun, Yes, duration, session
 from tpufleet.cli.output import Output
 from tpufleet.cli.render import PLAN_COLUMNS, bill_line, plan_fields, plan_rows, ttl_lines
-from tpufleet.errors import Conflict
-from tpufleet.model import DeleteNode, Plan, Spec
+from tpufleet.cli.session import Session
+from tpufleet.errors import CloudUnreachable, Conflict, PermissionDenied
+from tpufleet.model import DeleteNode, Plan, Snapshot, Spec
 from tpufleet.text import counted, listed
 
 
@@ -40,11 +41,15 @@ def create(
     if dry_run:
         spec = this.spec()
         operation.resolve_code(spec, this.paths(spec).directory)
-        show_plan(this.out, spec, plan_create(spec, this.survey(spec)))
+        plan = plan_create(spec, _there(this, spec))
+        show_plan(this.out, spec, plan)
+        this.out.line("every host that lacks the agent or the code then gets it")
+        if plan.conflicts:
+            raise typer.Exit(Conflict.exit_code)
         return
     with this.fleet("create", start=True) as fleet, this.changing(fleet):
         code = operation.resolve_code(fleet.spec, fleet.paths.directory)
-        there = survey(fleet.spec, fleet.cloud, fleet.spec.cloud.zones)
+        there = survey(fleet.spec, fleet.cloud, fleet.zones)
         plan = plan_create(fleet.spec, there)
         if plan.conflicts:
             raise Conflict(plan.conflicts[0], hint="tpufleet create --dry-run")
@@ -68,6 +73,15 @@ def create(
             for view in views
         ],
     )
+
+
+def _there(this: Session, spec: Spec) -> Snapshot:
+    """What is there, for a plan; prices and zones can be looked at before anybody may ask the cloud."""
+    try:
+        return this.survey(spec)
+    except (PermissionDenied, CloudUnreachable) as error:
+        this.out.note(f"the cloud was not asked ({error.message}); this is the plan for an empty one")
+        return Snapshot()
 
 
 def show_plan(out: Output, spec: Spec, plan: Plan) -> None:

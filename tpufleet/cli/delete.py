@@ -51,7 +51,7 @@ def delete(
         show_plan(this.out, spec, _plan(spec, this.survey(spec, everywhere=orphans), nodes or (), orphans, expired))
         return
     with this.fleet("delete") as fleet, this.changing(fleet):
-        there = survey(fleet.spec, fleet.cloud, [ALL_ZONES] if orphans else fleet.spec.cloud.zones)
+        there = survey(fleet.spec, fleet.cloud, [ALL_ZONES] if orphans else fleet.zones)
         plan = _plan(fleet.spec, there, nodes or (), orphans, expired)
         if plan.actions and not yes:
             going = operation.at_risk(fleet, plan, there)

@@ -9,7 +9,7 @@ import typer
 
 from tpufleet.cli import emulator_faults
 from tpufleet.cli.arguments import session
-from tpufleet.cli.emulator_at import rehearsed, remote, running
+from tpufleet.cli.emulator_at import rehearsed, remote
 from tpufleet.cli.rehearsal import ensure_running
 from tpufleet.errors import UsageError
 from tpufleet.text import counted
@@ -86,18 +86,21 @@ def status(context: typer.Context) -> None:
 
 @app.command("env")
 def env(context: typer.Context) -> None:
-    """Print what points gcloud and Google's libraries at it.
+    """Print what points gcloud at it, and hides your own credentials; starts it if needed.
+
+    Google's Python clients know no variable for their endpoint; `tpufleet emulator status` shows the address.
 
     Example: eval "$(tpufleet emulator env)"
     """
     import shlex
 
-    from tpufleet.cli.rehearsal import project
+    from tpufleet.cli.rehearsal import ensure_running, project
     from tpufleet.emulator.environment import environment
 
     this = session(context)
-    spec, _ = rehearsed(context)
-    variables = environment(running(context).url, project(spec))
+    spec, paths = rehearsed(context)
+    # started here: an eval that exports nothing would leave the next gcloud with the real cloud
+    variables = environment(ensure_running(spec, paths).url, project(spec), paths.emulator)
     for name, value in variables.items():
         this.out.line(f"export {name}={shlex.quote(value)}")
     this.out.data(env=variables)

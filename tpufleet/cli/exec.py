@@ -35,6 +35,7 @@ def exec_(
     this = session(context)
     line = shell_line(command)
     results: list[dict[str, object]] = []
+    hints: list[str] = []
     with this.fleet("exec") as fleet:
         hosts = select(hosts_of(fleet, find_nodes(fleet)), on)
         if not hosts:
@@ -42,6 +43,7 @@ def exec_(
         for outcome in fan_out(hosts, lambda host: fleet.connect(host).run(line, timeout_s=timeout)):
             name = outcome.item.name
             if outcome.error:
+                hints.append(outcome.error.hint or "")
                 results.append(
                     {"host": name, "exit_code": None, "stdout": "", "stderr": "", "error": outcome.error.message}
                 )
@@ -53,7 +55,7 @@ def exec_(
     order = [str(host.name) for host in hosts]
     results.sort(key=lambda result: order.index(str(result["host"])))
     this.out.data(command=command, results=results)
-    _sum_up(results)
+    _sum_up(results, next(filter(None, hints), None))
 
 
 def _show(out: Output, result: dict[str, object], *, alone: bool) -> None:
@@ -71,15 +73,21 @@ def _show(out: Output, result: dict[str, object], *, alone: bool) -> None:
         out.note(f"{result['host']}: {result['error']}")
 
 
-def _sum_up(results: list[dict[str, object]]) -> None:
+def _sum_up(results: list[dict[str, object]], hint: str | None) -> None:
     """Nothing when all went well; else the one host's own exit code, or PartialFailure."""
     failed = [result for result in results if result["exit_code"] != 0]
     if not failed:
         return
     if len(results) == 1 and results[0]["exit_code"]:
         raise typer.Exit(int(str(results[0]["exit_code"])))
-    said = ", ".join(f"{item['host']} {item['error'] or 'exit ' + str(item['exit_code'])}" for item in failed[:5])
+    said = ", ".join(f"{item['host']} {_outcome(item)}" for item in failed[:5])
     names = ",".join(str(item["host"]) for item in failed)
     raise PartialFailure(
-        f"{len(failed)} of {len(results)} hosts failed: {said}", hint=f"tpufleet exec --on {names} -- …  (only these)"
+        f"{len(failed)} of {len(results)} hosts failed: {said}",
+        hint=hint or f"the same again with --on {names} asks only these",
     )
+
+
+def _outcome(result: dict[str, object]) -> str:
+    """In a word or two: the error itself has been shown with its host."""
+    return "not reached" if result["error"] else f"exit {result['exit_code']}"

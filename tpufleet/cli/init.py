@@ -25,6 +25,7 @@ def init(
     """Write a commented tpufleet.yaml.
 
     Example: tpufleet init
+
     Example: tpufleet init --project my-project --zone us-central1-b
     """
     from tpufleet.config.template import template
@@ -48,11 +49,12 @@ def init(
             write_atomically(this.config, text.encode(), mode=0o644)
         except OSError as error:
             raise UsageError(f"{this.config} can't be written: {error.strerror}") from error
-        this.out.line(f"wrote {this.config}; next: tpufleet create")
+        where = "" if this.config.name == "tpufleet.yaml" else f" --config {this.config}"
+        this.out.line(f"wrote {this.config}; next: tpufleet{where} create")
     this.out.data(file=str(this.config), fleet=fleet, dry_run=dry_run)
 
 
 def _fleet_name(directory: str) -> str:
     """A fleet name from the directory's, `fleet` where nothing of it can be used."""
-    cleaned = re.sub(r"[^a-z0-9]+", "-", directory.lower()).strip("-0123456789")[:40].strip("-")
+    cleaned = re.sub(r"[^a-z0-9]+", "-", directory.lower()).lstrip("-0123456789")[:40].strip("-")
     return cleaned or "fleet"

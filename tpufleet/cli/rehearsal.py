@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpufleet.errors import CloudUnreachable, UsageError
 from tpufleet.model import Spec
-from tpufleet.paths import LocalPaths
+from tpufleet.paths import ELSEWHERE, LocalPaths
 
 if TYPE_CHECKING:
     from tpufleet.cloud.port import Cloud
@@ -20,6 +21,8 @@ def ensure_running(spec: Spec, paths: LocalPaths) -> Running:
 
     paths.ensure_state()
     directories = [_existing(paths.directory / Path(entry).expanduser()) for entry in spec.cloud.emulator.path]
+    if os.environ.get(ELSEWHERE):  # somebody else's, who has set it up
+        return start(paths.emulator, path=directories)
     return start(paths.emulator, path=directories, create_seconds=spec.cloud.emulator.create_seconds)
 
 

@@ -128,10 +128,12 @@ def run_rows(states: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def state_words(state: Mapping[str, Any]) -> str:
-    """`running`, `queued: no free chip`, `failed: exit nonzero (1)`; a stop by a person needs no reason beside it."""
+    """`running`, `queued: no free chip (…)`, `failed: exit nonzero (1)`; a person's stop needs no reason beside it."""
     word, reason = str(state["state"]), state.get("reason")
     if not reason or word in ("running", "stopped", "done"):
         return word
+    if word == "queued" and state.get("waits"):
+        return f"{word}: {reason} ({state['waits']})"
     attempts: list[dict[str, Any]] = state.get("attempts") or []
     code = attempts[-1].get("exit_code") if attempts else None
     return f"{word}: {reason}" + (f" ({code})" if word == "failed" and code not in (None, 0) else "")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tpufleet.cli.arguments import DryRun, axes, environment, session, settings
+from tpufleet.cli.arguments import DryRun, axes, environment, session, settings, within
 from tpufleet.cli.output import Output
 from tpufleet.cli.render import RUN_COLUMNS, run_rows
 from tpufleet.errors import PartialFailure
+from tpufleet.model import PARALLEL, PRIORITIES
 
 if TYPE_CHECKING:
+    from tpufleet.ops.runs import Launch
     from tpufleet.ops.start import Started
 
 Pairs = list[str]
@@ -28,6 +31,15 @@ def run(
     env: Annotated[Pairs | None, typer.Option("--env", metavar="K=V", help="A variable for the runs.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay and watch until all have ended.")] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Do again what is done already.")] = False,
+    max_parallel: Annotated[
+        int | None, typer.Option("--max-parallel", metavar="N", help="At most N of the runs at once.")
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", metavar="N", help="Before runs of a lower one; 0 otherwise.")
+    ] = None,
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Also where the host's checkout was changed by hand.")
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Start a job: a run for each point of its grid.
@@ -35,14 +47,23 @@ def run(
     One run per chip; what finds none waits in the hosts' own queues and is worked off with nobody connected.
     The same command again starts what failed or was stopped, and leaves alone what runs or is done.
 
-    Example: tpufleet run gpt --follow
+    Example: tpufleet run gpt --follow --max-parallel 4
 
     Example: tpufleet run gpt --set lr=0.003 --grid seed=0,1,2,3 --dry-run
     """
     from tpufleet.ops.start import Request, start
 
     this = session(context)
-    request = Request(job, settings(set_ or ()), axes(grid or ()), environment(env or ()), restart)
+    request = Request(
+        job,
+        settings(set_ or ()),
+        axes(grid or ()),
+        environment(env or ()),
+        restart,
+        within("--max-parallel", max_parallel, PARALLEL),
+        within("--priority", priority, PRIORITIES),
+        allow_dirty,
+    )
     with this.fleet("run", dry_run=dry_run) as fleet, this.changing(fleet):
         started = start(fleet, request, dry_run=dry_run)
     if not follow or dry_run:
@@ -81,8 +102,10 @@ def _show(out: Output, started: Started, *, dry_run: bool, table: bool = True) -
         ("not heard of", plan.unknown),
     ):
         if ids:
-            out.line(f"{word}: {len(ids)}" + (f" ({', '.join(ids)})" if len(ids) <= 4 else ""))
-    if not plan.placed:
+            out.line(f"{word}: {_some(ids)}")
+    if plan.changed:
+        out.text(_changed_line(plan))
+    if not plan.placed and not plan.unknown:
         out.line("nothing to do")
     out.data(
         dry_run=dry_run,
@@ -91,8 +114,22 @@ def _show(out: Output, started: Started, *, dry_run: bool, table: bool = True) -
         active=list(plan.active),
         done=list(plan.done),
         unknown=list(plan.unknown),
+        changed=list(plan.changed),
         runs=[started.states.get(spec.id) or _planned(started, spec.id) for spec in started.runs],
     )
+
+
+def _changed_line(plan: Launch) -> str:
+    """The job's command isn't what it was when these runs began: what goes on, goes on with which?"""
+    old = [run for run in plan.changed if run not in plan.placed]
+    new = [run for run in plan.changed if run in plan.placed]
+    said = [f"another command than now: {_some(old)}; --restart does them with the new one"] if old else []
+    said += [f"with another command than before: {_some(new)}"] if new else []
+    return "\n".join(said)
+
+
+def _some(ids: Sequence[str]) -> str:
+    return f"{len(ids)}" + (f" ({', '.join(ids)})" if len(ids) <= 4 else "")
 
 
 def _planned(started: Started, run: str) -> dict[str, object]:

@@ -73,7 +73,16 @@ class Session:
         if spec.cloud.provider is Provider.EMULATOR and not paths.emulator.exists():
             return Snapshot()
         with _cloud(spec, paths, start=False) as cloud:
-            return survey(spec, cloud, [ALL_ZONES] if everywhere else spec.cloud.zones)
+            return survey(spec, cloud, [ALL_ZONES] if everywhere else self._zones(spec, paths))
+
+    def _zones(self, spec: Spec, paths: LocalPaths) -> tuple[str, ...]:
+        """As `Fleet.zones`, where there may be no journal yet."""
+        from tpufleet.state.store import Journal
+
+        if not paths.journal.exists():
+            return spec.cloud.zones
+        with contextlib.closing(Journal(paths.journal)) as journal:
+            return tuple(dict.fromkeys([*spec.cloud.zones, *journal.zones()]))
 
     @contextlib.contextmanager
     def changing(self, fleet: Fleet) -> Generator[None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,10 +11,18 @@ from tpufleet.cli.arguments import DryRun, On, session
 from tpufleet.errors import UsageError
 
 if TYPE_CHECKING:
+    from tpufleet.model import Code, HostView
     from tpufleet.ops.code import Synced
 
 
-def sync(context: typer.Context, on: On = "", dry_run: DryRun = False) -> None:
+def sync(
+    context: typer.Context,
+    on: On = "",
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Undo what was changed by hand in a host's checkout.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> None:
     """Bring the repository to every host, at one commit.
 
     Its set-up runs once per host and commit; runs keep the commit they started with.
@@ -33,14 +42,17 @@ def sync(context: typer.Context, on: On = "", dry_run: DryRun = False) -> None:
         hosts = select(hosts_of(fleet, find_nodes(fleet)), on)
         if not hosts:
             raise UsageError("the fleet has no host that is ready", hint="tpufleet create")
-        before = {view.host.name: view.commit_of(code.repo_id) for view in probe(fleet, hosts)}
-        synced = () if dry_run else bring_code(fleet, hosts, code)
+        views = probe(fleet, hosts)
+        before = {view.host.name: view.commit_of(code.repo_id) for view in views}
+        was_dirty = {view.host.name for view in views if _is_dirty(view, code)}
+        synced = () if dry_run else bring_code(fleet, hosts, code, restore=restore)
     done = {item.host: item for item in synced}
     this.out.table(
         ("host", "commit", "drift", "set-up"),
-        [_row(host.name, before[host.name], code.commit, done.get(host.name)) for host in hosts],
+        [_row(host.name, before[host.name], code.commit, done.get(host.name), was_dirty) for host in hosts],
     )
     changed = any(before[host.name] != code.commit for host in hosts) or any(item.setup == "ran" for item in synced)
+    changed |= any(item.host in was_dirty and not item.dirty for item in synced)
     if not changed:
         this.out.line("nothing to do")
     this.out.data(
@@ -60,6 +72,14 @@ def sync(context: typer.Context, on: On = "", dry_run: DryRun = False) -> None:
     )
 
 
-def _row(host: str, before: str | None, now: str, synced: Synced | None) -> tuple[str, ...]:
+def _is_dirty(view: HostView, code: Code) -> bool:
+    """Whether the host's checkout of this commit was changed by hand."""
+    trees: list[Mapping[str, Any]] = view.probe["code"] if view.probe else []
+    return any(tree["dirty"] for tree in trees if (tree["repo"], tree["commit"]) == (code.repo_id, code.commit))
+
+
+def _row(host: str, before: str | None, now: str, synced: Synced | None, was_dirty: Collection[str]) -> tuple[str, ...]:
     change = "unchanged" if before == now else f"{(before or 'none')[:12]} → {now[:12]}"
-    return (host, change, "changed on the host" if synced and synced.dirty else "", synced.setup if synced else "")
+    dirty = synced.dirty if synced else host in was_dirty
+    drift = "changed on the host" if dirty else "restored" if host in was_dirty else ""
+    return (host, change, drift, synced.setup if synced else "")

@@ -3,6 +3,7 @@ proxy, Google or a credential can cause."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar, cast
@@ -28,6 +29,7 @@ SPELLED_STATUS = {
     409: "ABORTED",
     429: "RESOURCE_EXHAUSTED",
 }
+NAMED_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 NOT_THE_API = "an answer came that is not the Cloud TPU API's (from a proxy?)"
 LOOK_AT_NETWORK = "look at the network and the proxy's settings (HTTPS_PROXY), then run the same command again"
 
@@ -59,13 +61,15 @@ def credential_trouble(error: auth_errors.GoogleAuthError) -> CloudError:
     passing: object = cast("object", error.retryable)  # pyright: ignore[reportUnknownMemberType] (not typed)
     if passing or isinstance(error, (auth_errors.TransportError, auth_errors.TimeoutError)):
         return CloudUnreachable("Google's login does not answer", hint=LOOK_AT_NETWORK)
+    first = str(error.args[0] if error.args else error).partition(". ")[0] or "expired"
+    hint = LOGIN.hint
+    if os.environ.get(NAMED_FILE):  # a login changes nothing while a file is named
+        hint = f"{NAMED_FILE} names a file of credentials: correct it, or: unset {NAMED_FILE}; {LOGIN.hint}"
     if isinstance(error, auth_errors.RefreshError):
-        first = str(error.args[0]) if error.args else "expired"
-        return PermissionDenied(f"the Google credentials are not accepted any more: {first}", hint=LOGIN.hint)
+        return PermissionDenied(f"the Google credentials are not accepted any more: {first}", hint=hint)
     if isinstance(error, auth_errors.DefaultCredentialsError):
-        first = str(error).partition(". ")[0]
-        return PermissionDenied(f"no Google credentials can be used: {first}", hint=LOGIN.hint)
-    return PermissionDenied(f"the Google credentials can't be used: {error}", hint=LOGIN.hint)
+        return PermissionDenied(f"no Google credentials can be used: {first}", hint=hint)
+    return PermissionDenied(f"the Google credentials can't be used: {first}", hint=hint)
 
 
 def _meaning(refused: Refused, caller: Caller, subject: str, zone: str | None) -> CloudError:

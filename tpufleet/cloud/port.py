@@ -15,8 +15,9 @@ ALL_ZONES = "-"  # Google's own wildcard for a location in lists
 class NodeRequest:
     """A node to be made; `metadata` carries the operator's key, since two later writers would lose keys.
 
-    `scopes` are OAuth scopes in full. `queued` asks for a queued resource of the node's name that makes the node;
-    it gives up `valid_s` seconds after the asking, if that is set.
+    `scopes` are OAuth scopes in full. A `data_disk` that is shared with other nodes can only be read. `queued` asks
+    for a queued resource of the node's name that makes the node; it gives up `valid_s` seconds after the asking, if
+    that is set.
     """
 
     name: str
@@ -32,6 +33,7 @@ class NodeRequest:
     service_account: str | None = None
     scopes: tuple[str, ...] = ()
     data_disk: str | None = None
+    disk_is_shared: bool = False
     queued: bool = False
     valid_s: float | None = None
 

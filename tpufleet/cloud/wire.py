@@ -45,12 +45,12 @@ def node_to_make(request: NodeRequest, project: str) -> tpu_v2.Node:
 
 
 def _disk(request: NodeRequest, project: str) -> tpu_v2.AttachedDisk:
-    """A disk of several hosts can only be read (https://cloud.google.com/tpu/docs/attach-durable-block-storage)."""
+    """A disk of several hosts (or nodes) can only be read (https://cloud.google.com/tpu/docs/attach-durable-block-storage)."""
     disk = request.data_disk or ""
     mode = tpu_v2.AttachedDisk.DiskMode
     return tpu_v2.AttachedDisk(
         source_disk=disk if "/" in disk else f"projects/{project}/zones/{request.zone}/disks/{disk}",
-        mode=mode.READ_WRITE if lookup(request.accelerator).hosts == 1 else mode.READ_ONLY,
+        mode=mode.READ_ONLY if request.disk_is_shared or lookup(request.accelerator).hosts > 1 else mode.READ_WRITE,
     )
 
 
@@ -98,6 +98,7 @@ def node_from(raw: Any) -> Node:
         created=raw.create_time.rfc3339() if raw.create_time else None,
         spot=bool(raw.scheduling_config.spot or raw.scheduling_config.preemptible),
         queued=short(raw.queued_resource) or None,
+        runtime=str(raw.runtime_version),
     )
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import warnings
 from collections.abc import Iterator
@@ -13,13 +12,15 @@ from collections.abc import Iterator
 from tpufleet.config.cloud import findings_about_cloud, is_inside, largest_host
 from tpufleet.config.lists import twins
 from tpufleet.config.marks import Finding, Path
+from tpufleet.config.sweeps import findings_about_sweep
 from tpufleet.host.files import safe_relative
 from tpufleet.host.pin import ALWAYS_UNSET, CONTRACT, PINNING
-from tpufleet.model import CodeSpec, JobSpec, Scalar, Spec, SshSpec
+from tpufleet.model import PARALLEL, PRIORITIES, CodeSpec, JobSpec, Spec, SshSpec
 from tpufleet.names import RepoUrl, shown
 
-MAX_RUNS = 10_000
 MAX_RETRIES = 1000
+MAX_PORT = 65535
+MAX_LOG_MB = 100_000
 MAX_PATTERN = 1000
 SLOTS = (1, 2, 4, 8)  # the chips that a run can be pinned to (host/pin.py: BOUNDS)
 # What OpenSSH takes for a destination: nothing that it, or a shell, could take for more.
@@ -44,9 +45,14 @@ def findings_about(spec: Spec) -> Iterator[Finding]:
 def _ssh(ssh: SshSpec) -> Iterator[Finding]:
     if ssh.key is not None and not ssh.key.isprintable():
         yield Finding(("ssh", "key"), "`key` must be the path of a private key", "key: ~/.ssh/id_ed25519")
-    if ssh.jump is not None and not JUMP.fullmatch(ssh.jump):
+    if ssh.jump is not None and not (JUMP.fullmatch(ssh.jump) and _port_of(ssh.jump) <= MAX_PORT):
         hint = "such as bastion, me@bastion.example.org or me@bastion.example.org:2222"
         yield Finding(("ssh", "jump"), f"{shown(ssh.jump)} is not a host to jump through", hint)
+
+
+def _port_of(address: str) -> int:
+    """The port of `host:port`; 0 where none is named."""
+    return int(address.rpartition(":")[2]) if ":" in address else 0
 
 
 def _code(code: CodeSpec) -> Iterator[Finding]:
@@ -88,8 +94,11 @@ def _job(path: Path, job: JobSpec, largest: int | None) -> Iterator[Finding]:
             f"{job.chips} chips on one host are more than the fleet's hosts have ({largest})",
             "ask for fewer, or for an accelerator with larger hosts",
         )
-    if not 0 <= job.retries <= MAX_RETRIES:
-        yield Finding((*path, "retries"), f"`retries` must be from 0 to {MAX_RETRIES}, not {job.retries}")
+    if job.whole_host and job.chips != 1:
+        yield Finding((*path, "chips"), "a whole host has the chips it has", "leave out `chips` or `whole_host`")
+    if job.whole_host and job.device == "cpu":
+        sentence = "`whole_host` takes all chips of a host, which device: cpu has no use for"
+        yield Finding((*path, "whole_host"), sentence, "leave out one of them")
     if not _is_directory_below(job.workdir):
         yield Finding(
             (*path, "workdir"),
@@ -100,7 +109,8 @@ def _job(path: Path, job: JobSpec, largest: int | None) -> Iterator[Finding]:
             yield Finding(
                 (*path, "artifacts", index), f"`artifacts` must stay below the clone, unlike {shown(pattern)}"
             )
-    yield from _grid((*path, "grid"), job)
+    yield from findings_about_sweep(path, job)
+    yield from _limits(path, job)
     yield from _variables(path, job)
     for name, pattern in job.metrics.items():
         why = _pattern_refused(pattern)
@@ -109,14 +119,23 @@ def _job(path: Path, job: JobSpec, largest: int | None) -> Iterator[Finding]:
             yield Finding((*path, "metrics", name), f"the pattern of `{name}` {why}", hint)
 
 
-def _grid(path: Path, job: JobSpec) -> Iterator[Finding]:
-    for name, values in job.grid.items():
-        if not values:
-            yield Finding((*path, name), f"`{name}` has no values", "write at least one, or leave the line out")
-        yield from twins((*path, name), [_written(value) for value in values])
-    runs = math.prod(len(values) for values in job.grid.values())
-    if runs > MAX_RUNS:
-        yield Finding(path, f"the grid stands for {runs:,} runs; at most {MAX_RUNS:,} make sense")
+def _limits(path: Path, job: JobSpec) -> Iterator[Finding]:
+    """How long, how much, how many at once, and how urgent."""
+    for key, duration in (
+        ("time_limit", job.time_limit),
+        ("stalled_after", job.stalled_after),
+        ("mirror", job.mirror),
+    ):
+        if duration is not None and not duration.seconds:
+            yield Finding((*path, key), f"`{key}` must be longer than nothing", "such as 30m")
+    for key, number, (low, high) in (
+        ("retries", job.retries, (0, MAX_RETRIES)),
+        ("priority", job.priority, PRIORITIES),
+        ("max_parallel", job.max_parallel, PARALLEL),
+        ("log_limit_mb", job.log_limit_mb, (1, MAX_LOG_MB)),
+    ):
+        if number is not None and not low <= number <= high:
+            yield Finding((*path, key), f"`{key}` must be from {low} to {high}, not {number}")
 
 
 def _variables(path: Path, job: JobSpec) -> Iterator[Finding]:
@@ -132,11 +151,6 @@ def _variables(path: Path, job: JobSpec) -> Iterator[Finding]:
         if name in job.env:
             yield Finding((*path, "secrets", index), f"{name} is in `env` too", "a secret's value is not in the file")
     yield from twins((*path, "secrets"), job.secrets)
-
-
-def _written(value: Scalar) -> str:
-    """A value of the grid as it stands in a run's id (`sweep`), by which runs are told apart."""
-    return str(value).lower()
 
 
 def _is_directory_below(path: str) -> bool:

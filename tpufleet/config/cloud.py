@@ -11,12 +11,12 @@ from tpufleet.config.lists import twins
 from tpufleet.config.marks import Finding, Path
 from tpufleet.config.scopes import SHORT, full_scope
 from tpufleet.errors import UsageError
-from tpufleet.labels import RESERVED
 from tpufleet.model import CloudSpec, InventoryHost, NodePool, Provider, Spec
 from tpufleet.names import NodeName, shown
 
 MAX_COUNT = 500  # nodes of one pool: more than any project's quota
 MAX_CREATE_S = 600.0
+LABEL_OWNERS = {"tpufleet": "tpufleet", "goog": "Google"}
 MAX_LABELS = 60  # Google Cloud takes 64, of which some are ours
 RUNTIME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 HOST_KEY = re.compile(r"(?:ssh-ed25519|ecdsa-sha2-nistp(?:256|384|521)|ssh-rsa) AAAA[A-Za-z0-9+/]+={0,2}(?: [^\n]*)?")
@@ -139,9 +139,9 @@ def _times(path: Path, pool: NodePool) -> Iterator[Finding]:
 
 def _labels(path: Path, pool: NodePool) -> Iterator[Finding]:
     for key in pool.labels:
-        if key in RESERVED or key.startswith("goog"):
-            whose = "tpufleet's own" if key in RESERVED else "Google's own"
-            yield Finding((*path, key), f"the label {key} is {whose}", "choose another name", at_key=True)
+        owner = next((owner for prefix, owner in LABEL_OWNERS.items() if key.startswith(prefix)), None)
+        if owner:
+            yield Finding((*path, key), f"the label {key} is {owner}'s own", "choose one that begins otherwise", at_key=True)
     if len(pool.labels) > MAX_LABELS:
         yield Finding(path, f"a node can have {MAX_LABELS} labels, not {len(pool.labels)}")
 

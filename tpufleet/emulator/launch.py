@@ -34,12 +34,14 @@ def start(
     *,
     path: Sequence[Path] = (),
     create_seconds: float | None = None,
+    with_us: bool = False,
     timeout_s: float = 20,
 ) -> Running:
     """The daemon of `directory`, started if it isn't running; returns when it serves.
 
     `path` (directories first on the hosts' PATH) and `create_seconds` hold from now on, also for a daemon that runs
-    already. Raises StateError with the daemon's own words when it doesn't come up.
+    already. `with_us`: it ends when this process ends, however that happens. Raises StateError with the daemon's own
+    words when it doesn't come up.
     """
     directory = directory.absolute()
     try:
@@ -51,6 +53,8 @@ def start(
             options = [f"--path={one}" for one in path]
             if create_seconds is not None:
                 options.append(f"--create-seconds={create_seconds}")
+            if with_us:
+                options.append(f"--with-process={os.getpid()}")
             _spawn(directory, options, timeout_s)
             if found := running(directory):
                 return found

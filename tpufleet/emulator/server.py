@@ -37,8 +37,10 @@ LOG_BYTES = 2_000_000
 Sessions = dict[int, subprocess.Popen[bytes]]
 
 
-def run(directory: Path, settings: Settings, ready: Callable[[], None]) -> None:
-    """Serves from `directory` until SIGTERM, SIGINT or the API's stop; `ready` is called when others may come.
+def run(directory: Path, settings: Settings, ready: Callable[[], None], with_process: int | None = None) -> None:
+    """Serves from `directory` until SIGTERM, SIGINT, the API's stop, or the end of the process `with_process`.
+
+    `ready` is called when others may come.
 
     Raises StateError when the directory is another's or unreadable, OSError when nothing can be listened on.
     """
@@ -46,15 +48,17 @@ def run(directory: Path, settings: Settings, ready: Callable[[], None]) -> None:
     try:
         store.withdraw()
         _log_to(store.log)
-        asyncio.run(_serve(store, settings, ready))
+        asyncio.run(_serve(store, settings, ready, with_process))
     finally:
         store.withdraw()
         store.release()
 
 
-async def _serve(store: Store, settings: Settings, ready: Callable[[], None]) -> None:
+async def _serve(store: Store, settings: Settings, ready: Callable[[], None], with_process: int | None) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
+    if with_process is not None:
+        loop.add_reader(os.pidfd_open(with_process), stopped.set)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     processes.become_subreaper()

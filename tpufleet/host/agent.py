@@ -51,6 +51,18 @@ def _manifest(places: Places, request: JsonObject) -> JsonObject:
     return manifest(places, request)
 
 
+def _restore(places: Places, request: JsonObject) -> JsonObject:
+    from tpufleet.host.restore import restore
+
+    return restore(places, request)
+
+
+def _wake(places: Places, request: JsonObject) -> JsonObject:
+    from tpufleet.host.autostart import wake
+
+    return wake(places, request)
+
+
 def _log(places: Places, request: JsonObject) -> None:
     from tpufleet.host.logs import write_log
 
@@ -69,6 +81,8 @@ VERBS: dict[str, Callable[[Places, JsonObject], JsonObject | None]] = {
     "stop": _stop,
     "code": _code,
     "manifest": _manifest,
+    "restore": _restore,
+    "wake": _wake,
     "log": _log,
     "fetch": _fetch,
 }

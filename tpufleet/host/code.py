@@ -8,20 +8,26 @@ import time
 from typing import NamedTuple
 
 from tpufleet.host import files, git, locks, setup
-from tpufleet.host.errors import GIT, HostError, bad
+from tpufleet.host.errors import DRIFT, GIT, HostError, bad
 from tpufleet.host.files import JsonObject
 from tpufleet.host.places import COMMIT, Places, RepoPlaces
+from tpufleet.host.store import all_states
+from tpufleet.restart import FINAL_STATES
 
 LONGEST_SETUP_S = 24 * 3600.0
 
 
 class CodeRequest(NamedTuple):
-    """What the verb is asked for; `shallow` holds the commits behind which a bundled history is not known."""
+    """What the verb is asked for; `shallow` holds the commits behind which a bundled history is not known.
+
+    `restore` undoes what was changed in the tree by hand.
+    """
 
     repo: str
     commit: str
     url: str | None
     shallow: tuple[str, ...]
+    restore: bool
     setup: tuple[str, ...]
     setup_timeout_s: float
 
@@ -40,6 +46,8 @@ def code(places: Places, request: JsonObject) -> JsonObject:
     at.trees.mkdir(exist_ok=True)
     tree = at.tree(wanted.commit)
     with locks.locked(at.lock) as lock:
+        if tree.is_dir():
+            _make_way(places, at, wanted)
         fetched = not tree.is_dir() and _get_commit(at, wanted)
         if not tree.is_dir():
             if not _has_commit(at, wanted.commit):
@@ -61,6 +69,7 @@ def _parse(request: JsonObject) -> CodeRequest:
     repo, commit, url = request.get("repo"), request.get("commit"), request.get("url")
     lines = files.as_texts(request.get("setup") or [])
     shallow = files.as_texts(request.get("shallow") or [])
+    restore: object = request.get("restore", False)
     timeout_s: object = request.get("setup_timeout_s", 1800)
     if not isinstance(repo, str) or not isinstance(commit, str):
         raise bad("code needs a repository's id and a commit")
@@ -68,12 +77,37 @@ def _parse(request: JsonObject) -> CodeRequest:
         raise bad("a repository's address must be text")
     if shallow is None or not all(COMMIT.fullmatch(line) for line in shallow):
         raise bad("shallow must be a list of commits")
+    if not isinstance(restore, bool):
+        raise bad("restore must be true or false")
     if lines is None:
         raise bad("setup must be a list of shell lines")
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= LONGEST_SETUP_S:
         raise bad("setup_timeout_s must be a number of seconds, at most a day")
     checked = None if url is None else git.checked_url(url)
-    return CodeRequest(repo, commit, checked, tuple(shallow), tuple(lines), float(timeout_s))
+    return CodeRequest(repo, commit, checked, tuple(shallow), restore, tuple(lines), float(timeout_s))
+
+
+def _make_way(places: Places, at: RepoPlaces, wanted: CodeRequest) -> None:
+    """Moves the commit's tree aside if it was set up in another way, or changed by hand where that shall be undone.
+
+    Raises HostError (drift) when it would have to, or set-up would change it, under runs that have not ended. A tree
+    in which no set-up came to its end stays: what it has made so far is of use to the next try.
+    """
+    done = setup.was_done(at, wanted.commit)
+    spoilt = wanted.restore and git.is_dirty(at.tree(wanted.commit))
+    if done == list(wanted.setup) and not spoilt:
+        return
+    users = [
+        state.id for state in all_states(places) if state.commit == wanted.commit and state.state not in FINAL_STATES
+    ]
+    if users:
+        others = f" and {len(users) - 1} more" if len(users) > 1 else ""
+        raise HostError(
+            DRIFT,
+            f"commit {wanted.commit[:12]} is in use by {users[0]}{others} as it is, and would have to be set up anew",
+        )
+    if done or spoilt:
+        at.tree(wanted.commit).rename(at.trees / f".{wanted.commit}.before")  # the checkout removes it
 
 
 def _has_commit(at: RepoPlaces, commit: str) -> bool:

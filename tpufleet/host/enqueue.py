@@ -7,12 +7,13 @@ import shutil
 import time
 from collections.abc import Sequence
 
-from tpufleet.host import files, queue, settle
+from tpufleet.host import autostart, files, queue, settle, setup
 from tpufleet.host.chips import chips_of
-from tpufleet.host.errors import NOT_FOUND, HostError, bad
+from tpufleet.host.errors import DRIFT, NOT_FOUND, HostError, bad
 from tpufleet.host.files import JsonObject
 from tpufleet.host.places import Places
 from tpufleet.host.records import RunState
+from tpufleet.host.restore import Past, past_of
 from tpufleet.host.specs import RunSpec, parse_spec
 from tpufleet.host.store import RunStore
 from tpufleet.restart import FINAL_STATES, State
@@ -31,16 +32,17 @@ def enqueue(places: Places, request: JsonObject) -> JsonObject:
     restart: object = request.get("restart", False)
     if runs is None or not isinstance(restart, bool):
         raise bad("enqueue needs a list of runs")
-    parsed = [parse_spec(run) for run in runs]
+    parsed, pasts = [parse_spec(run) for run in runs], [past_of(run) for run in runs]
     if len({spec.id for spec, _ in parsed}) != len(parsed):
         raise bad("a run is given twice")
     _check_against_host(places, [spec for spec, _ in parsed])
     places.prepare()
     deadline = time.monotonic() + ANSWER_WITHIN_S
-    for spec, secrets in parsed:
-        _accept(places, spec, secrets, deadline, restart=restart)
+    for (spec, secrets), past in zip(parsed, pasts, strict=True):
+        _accept(places, spec, secrets, past, deadline, restart=restart)
     if parsed:
         queue.wake(places)
+        autostart.prepare(places)
     stores = [RunStore(places.run(spec.id)) for spec, _ in parsed]
     return {"runs": [settle.view(store, _looked_at(store, deadline)).public for store in stores]}
 
@@ -53,9 +55,15 @@ def _check_against_host(places: Places, specs: Sequence[RunSpec]) -> None:
             raise bad(f"run {spec.id} needs {spec.chips} chips, {spec.host} has {present}")
         if spec.repo and spec.commit and not places.repo(spec.repo).tree(spec.commit).is_dir():
             raise HostError(NOT_FOUND, f"run {spec.id}: commit {spec.commit[:12]} is not on {spec.host} yet")
+        if spec.repo and spec.commit and spec.environment is not None:
+            lines = setup.was_done(places.repo(spec.repo), spec.commit)
+            if spec.environment != setup.environment_id(lines):
+                raise HostError(DRIFT, f"run {spec.id}: commit {spec.commit[:12]} was set up anew, with other lines")
 
 
-def _accept(places: Places, spec: RunSpec, secrets: dict[str, str], deadline: float, *, restart: bool) -> None:
+def _accept(
+    places: Places, spec: RunSpec, secrets: dict[str, str], past: Past, deadline: float, *, restart: bool
+) -> None:
     """Makes a run queued, or leaves it alone."""
     store = RunStore(places.run(spec.id))
     while True:
@@ -77,13 +85,16 @@ def _accept(places: Places, spec: RunSpec, secrets: dict[str, str], deadline: fl
             return
         if restart:
             _set_aside(store)
-        _write(store, spec, secrets, _next(spec, None if state is None else state, restart=restart))
+        _write(store, spec, secrets, _next(spec, state, past, restart=restart))
     finally:
         os.close(lock)
 
 
-def _next(spec: RunSpec, before: RunState | None, *, restart: bool) -> RunState:
-    """The queued state of a run, with the attempts it had before; those don't count against its retries."""
+def _next(spec: RunSpec, before: RunState | None, past: Past, *, restart: bool) -> RunState:
+    """The queued state of a run, with the attempts it had before; those don't count against its retries.
+
+    The `past` of one that comes from another host does count: nobody asked for it again.
+    """
     fresh = RunState(
         id=spec.id,
         job=spec.job,
@@ -93,13 +104,20 @@ def _next(spec: RunSpec, before: RunState | None, *, restart: bool) -> RunState:
         submitted=spec.submitted,
         commit=spec.commit,
         dirty=spec.dirty,
+        slot=spec.chips,
+        priority=spec.priority,
+        group_limit=spec.group_limit,
+        attempts=past.attempts,
+        began=past.began or spec.submitted,
     )
     if before is None:
         return fresh
     fresh = fresh._replace(attempts=before.attempts, forgiven=len(before.attempts))
     if restart:
         return fresh
-    return fresh._replace(step=before.step, metrics=before.metrics, resumed_from=before.resumed_from)
+    return fresh._replace(
+        step=before.step, metrics=before.metrics, resumed_from=before.resumed_from, began=before.began
+    )
 
 
 def _write(store: RunStore, spec: RunSpec, secrets: dict[str, str], state: RunState) -> None:
@@ -115,7 +133,7 @@ def _set_aside(store: RunStore) -> None:
     shutil.rmtree(store.at.set_aside, ignore_errors=True)
     if store.at.dir.exists():
         store.at.dir.rename(store.at.set_aside)
-    for kept in (store.at.scan, store.at.verified):
+    for kept in (store.at.scan, store.at.cut, store.at.verified):
         kept.unlink(missing_ok=True)
 
 

@@ -9,6 +9,7 @@ DISK_FULL = "disk-full"
 GIT = "git"
 SETUP_FAILED = "setup-failed"
 NOT_FOUND = "not-found"
+DRIFT = "drift"
 INTERNAL = "internal"
 
 

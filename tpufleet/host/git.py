@@ -5,17 +5,21 @@ For some addresses git runs programs, and one that begins with a dash is an opti
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from tpufleet.host import files
 from tpufleet.host.errors import GIT, HostError, bad
-from tpufleet.host.places import own_environment
+from tpufleet.host.places import SET_UP, own_environment
 
 FETCH_TIMEOUT_S = 1800
 LOCAL_TIMEOUT_S = 600
 PROTOCOLS = "https:ssh"
+NO_CHANGES = ""
+UNREADABLE = "unreadable"
 URL = re.compile(
     r"https://[A-Za-z0-9][\w.-]*(?::\d{1,5})?/[\w.~/+@%-]+"
     r"|ssh://(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9][\w.-]*(?::\d{1,5})?/[\w.~/+@%-]+"
@@ -56,11 +60,21 @@ def succeeds(*words: str) -> bool:
 
 
 def is_dirty(tree: Path) -> bool:
-    """Whether tracked files of a checkout differ from its commit (what a job or a setup adds does not count)."""
-    status = _run(
-        ("-C", str(tree), "--no-optional-locks", "status", "--porcelain", "--untracked-files=no"), "", LOCAL_TIMEOUT_S
-    )
-    return status.returncode != 0 or bool(status.stdout.strip())
+    """Whether tracked files of a checkout were changed since its commit and its set-up; added files don't count."""
+    set_up = files.read_json(tree / ".git" / SET_UP) or {}
+    return changes(tree) != set_up.get("changes", NO_CHANGES)
+
+
+def changes(tree: Path) -> str:
+    """A hash of how tracked files of a checkout differ from its commit; NO_CHANGES when they don't."""
+    local = ("-C", str(tree), "--no-optional-locks")
+    status = _run((*local, "status", "--porcelain", "--untracked-files=no"), "", LOCAL_TIMEOUT_S)
+    if status.returncode == 0 and not status.stdout.strip():
+        return NO_CHANGES
+    diff = _run((*local, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD"), "", LOCAL_TIMEOUT_S)
+    if status.returncode or diff.returncode:
+        return UNREADABLE
+    return hashlib.sha256(diff.stdout.encode(errors="replace")).hexdigest()[:16]
 
 
 def words_shown(words: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import os
 import select
 import sys
 
-from tpufleet.host import files
+from tpufleet.host import logfile
 from tpufleet.host.errors import NOT_FOUND, HostError, bad
 from tpufleet.host.files import JsonObject
 from tpufleet.host.places import Places
@@ -38,25 +38,22 @@ def write_log(places: Places, request: JsonObject) -> None:
 
 
 def _from_the_end(store: RunStore, size: int) -> int:
-    try:
-        return max(0, store.at.log.stat().st_size - size)
-    except FileNotFoundError:
-        return 0
+    with logfile.steady(store.at):
+        return logfile.cut_of(store.at).offset(max(0, logfile.size_of(store.at) - size))
 
 
 def _copy(store: RunStore, offset: int) -> int:
     """Copies what there is from `offset` on; gives the offset behind it. A log that was not begun is empty."""
-    try:
-        fd = files.open_beneath(store.at.dir, store.at.log.name)
-    except OSError:
-        return offset
-    try:
-        while block := os.pread(fd, BLOCK, offset):
-            sys.stdout.buffer.write(block)
-            offset += len(block)
-        sys.stdout.buffer.flush()
-    finally:
-        os.close(fd)
+    while True:
+        with logfile.steady(store.at):  # not while the client takes its time
+            cut = logfile.cut_of(store.at)
+            position = cut.position(offset)
+            block = logfile.read(store.at, position, BLOCK)
+        if not block:
+            break
+        sys.stdout.buffer.write(block)
+        offset = cut.offset(position + len(block))
+    sys.stdout.buffer.flush()
     return offset
 
 

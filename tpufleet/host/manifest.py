@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tpufleet.host import checkpoints, files, settle
+from tpufleet.host import checkpoints, files, logfile, settle
 from tpufleet.host.checkpoints import Checkpoint
 from tpufleet.host.errors import NOT_FOUND, HostError, bad
 from tpufleet.host.files import JsonObject
@@ -35,11 +35,14 @@ def _of_run(places: Places, run: str, *, named: bool) -> JsonObject | None:
         if named:
             raise HostError(NOT_FOUND, f"there is no run {run} on this host")
         return None
+    with logfile.steady(store.at):
+        cut = logfile.cut_of(store.at)
     found = _checkpoints(store)
     kept = {f"checkpoints/{point.name}/" for point in found}
     wanted = [*ALWAYS, *store.spec().artifacts]
     return {
         "state": settle.view(store, state).public,
+        "log_cut": cut.gone,  # another number than before: what was copied is no beginning of it any more
         "files": [
             {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
             for path, status in _plain_files(store.at.dir)

@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tpufleet.host import files, locks
+from tpufleet.host import files, locks, logfile
 from tpufleet.host.places import RunPlaces
 
 TAIL = 64 << 10
@@ -57,25 +57,47 @@ def begin(run: RunPlaces) -> None:
     """Before a run's first attempt here: what stands in metrics.jsonl came from another host and says nothing about
     what the job writes itself."""
     if not run.scan.exists():
-        files.write_json(run.scan, {"metrics_offset": _size(run.metrics)})
+        files.write_json(run.scan, {"metrics_offset": size_of(run.metrics)})
 
 
-def scan(run: RunPlaces, patterns: dict[str, str], *, at_end: bool = False) -> None:
+def records_from(path: Path, offset: int) -> tuple[list[files.JsonObject], int]:
+    """The records of a metrics.jsonl from `offset` on, a few MiB of them at most, and the offset behind them."""
+    offset = offset if offset <= size_of(path) else 0  # the job began it anew
+    data = _read_from(path, offset, CHUNK)
+    whole = len(data) if len(data) == CHUNK and b"\n" not in data else data.rfind(b"\n") + 1
+    return list(_records(data[:whole])), offset + whole
+
+
+def scan(run: RunPlaces, patterns: dict[str, str], log_limit: int | None = None, *, at_end: bool = False) -> None:
     """Reads on in the run's log and appends what the patterns find; `at_end`: the log will not grow any more.
 
-    Works at most a few MiB a call unless `at_end`. Two at once: the second does nothing. Main thread only (SIGALRM).
+    A log that is larger than `log_limit` is cut once the part that goes was read. Works at most a few MiB a call
+    unless `at_end` or it cuts. Two at once: the second does nothing. Main thread only (SIGALRM).
     """
-    if not patterns or not run.log.exists():
+    if (not patterns and log_limit is None) or not run.log.exists():
         return
     lock = locks.try_lock(run.scan_lock, patience_s=2.0 if at_end else 0.0)
     if lock is None:
         return
     try:
-        scanner = _Scanner(run, patterns)
-        while scanner.advance(at_end) and at_end:
+        scanner = _Scanner(run, patterns) if patterns else None
+        while scanner is not None and scanner.advance(at_end) and at_end:
             pass
+        if log_limit is not None:
+            _keep_below(run, log_limit, scanner)
     finally:
         os.close(lock)
+
+
+def _keep_below(run: RunPlaces, limit: int, scanner: _Scanner | None) -> None:
+    """Cuts a log that is too large, but not what was not read yet; twice as large, it is cut all the same."""
+    cut = logfile.next_cut(run, limit)
+    if cut is None:
+        return
+    while scanner is not None and scanner.log_offset < cut.head + cut.gone and scanner.advance(at_end=False):
+        pass
+    if scanner is None or scanner.log_offset >= cut.head + cut.gone or logfile.size_of(run) > 2 * limit:
+        logfile.shorten(run, cut)
 
 
 class _Scanner:
@@ -96,20 +118,22 @@ class _Scanner:
     def advance(self, at_end: bool) -> bool:
         """Reads one chunk; whether it came on."""
         self._note_what_the_job_writes()
-        chunk = self._next_chunk(at_end)
+        cut = logfile.cut_of(self.run)
+        if cut.offset(logfile.size_of(self.run)) < self.log_offset:
+            self.log_offset = 0  # the job began its log anew
+        position = cut.position(self.log_offset)
+        chunk = self._next_chunk(position, at_end)
         if not chunk or not self._can_append(at_end):
             return False
         pending = "".join(self._matches(chunk))
-        self.log_offset += len(chunk)
+        self.log_offset = cut.offset(position + len(chunk))
         self._save(pending)
         self._append_once(pending)
         return True
 
-    def _next_chunk(self, at_end: bool) -> bytes:
+    def _next_chunk(self, position: int, at_end: bool) -> bytes:
         """Whole lines of the log; at the end, or where a line never ends, whatever there is."""
-        if _size(self.run.log) < self.log_offset:
-            self.log_offset = 0  # the job began its log anew
-        chunk = _read_from(self.run.log, self.log_offset, CHUNK)
+        chunk = logfile.read(self.run, position, CHUNK)
         whole = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
         endless = not whole and len(chunk) == CHUNK
         return chunk if endless or (at_end and len(chunk) < CHUNK) else chunk[:whole]
@@ -174,7 +198,7 @@ class _Scanner:
             separator = b"" if _tail(self.run.metrics, 1) in (b"", b"\n") else b"\n"
             _append(self.run.metrics, separator + blob)
         self._these_are_the_jobs(since.replace(blob, b"", 1))  # our own lines are no evidence that the job writes them
-        self.metrics_offset = _size(self.run.metrics)
+        self.metrics_offset = size_of(self.run.metrics)
         self._save("")
 
     def _save(self, pending: str) -> None:
@@ -207,7 +231,7 @@ def _time_limit(seconds: float) -> Generator[None]:
 
 
 def _tail(path: Path, size: int = TAIL) -> bytes:
-    return _read_from(path, max(0, _size(path) - size), size)
+    return _read_from(path, max(0, size_of(path) - size), size)
 
 
 def _read_from(path: Path, offset: int, size: int) -> bytes:
@@ -222,7 +246,15 @@ def _read_from(path: Path, offset: int, size: int) -> bytes:
         os.close(fd)
 
 
-def _size(path: Path) -> int:
+def changed(path: Path) -> float:
+    """When a file was last written to, in seconds of Unix time; 0 where there is none."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def size_of(path: Path) -> int:
     try:
         status = path.lstat()
     except OSError:

@@ -11,6 +11,7 @@ from tpufleet.host.errors import INTERNAL, HostError, bad
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9._=+-]{0,127}")
 REPO_ID = re.compile(r"[0-9a-f]{8,64}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
+SET_UP = "tpufleet-set-up.json"
 
 
 def host_root() -> Path:
@@ -26,10 +27,16 @@ class Places:
         self.base = self.root / "var/lib/tpufleet"
         self.leases = self.root / "run/tpufleet/leases"
         self.dev = self.root / "dev"
+        self.libtpu_lock = self.root / "tmp/libtpu_lockfile"
         self.boot_id = self.root / "proc/sys/kernel/random/boot_id"
         self.control = self.base / "control"
         self.code = self.base / "code"
+        self.restore = self.base / "restore"  # files of runs that were on another host, while they arrive
         self.agent_log = self.base / "agent.log"
+        self.usage = self.base / "usage.json"  # HBM and duty cycle of the chips, where they can be had
+        self.current = self.base / "lib/current"  # the agent that is woken at boot
+        self.environment = self.base / "environment.json"  # what it is woken in
+        self.unit = self.root / "etc/systemd/system/tpufleet.service"
         self.queue_lock = self.base / "queue.lock"
         self.queue_fifo = self.base / "queue.fifo"
         self.queue_log = self.base / "queue.log"
@@ -71,10 +78,11 @@ class Places:
 
     def prepare(self) -> None:
         """Makes the directories that everything else lies in, with sudo where it must."""
+        from tpufleet.host import leases  # late: it knows of places
+
         own = ["-m", "0755", "-o", str(os.getuid()), "-g", str(os.getgid())]
         _ensure_directory(self.base, 0o755, own)
-        # sticky and open to all: any user may lock a chip, none may remove another's lock
-        _ensure_directory(self.leases, 0o1777, ["-m", "1777"])
+        leases.prepare(self)
         self.control.mkdir(mode=0o700, exist_ok=True)
         (self.base / "runs").mkdir(exist_ok=True)
         self.code.mkdir(exist_ok=True)
@@ -98,7 +106,8 @@ class RunPlaces:
         self.secrets = self.control / "secrets.json"
         self.stop = self.control / "stop.json"
         self.scan = self.control / "metrics.json"
-        self.scan_lock = self.control / "metrics.lock"
+        self.scan_lock = self.control / "metrics.lock"  # held while the log is read by offsets, or cut
+        self.cut = self.control / "log.json"
         self.verified = self.control / "verified.json"
 
 
@@ -123,8 +132,9 @@ class RepoPlaces:
     def setup_log(self, digest: str) -> Path:
         return self.dir / f"setup-{digest}.log"
 
-    def setup_done(self, digest: str) -> Path:
-        return self.dir / f"setup-{digest}.done"
+    def set_up(self, commit: str) -> Path:
+        """What was done to a tree by set-up; it goes with the tree."""
+        return self.tree(commit) / ".git" / SET_UP
 
 
 def _commit(commit: str) -> str:

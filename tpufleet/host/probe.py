@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from tpufleet.host import chips, clock, files, locks, metrics, processes, settle
-from tpufleet.host.chips import Chip
+from tpufleet.host import clock, files, holders, locks, metrics, settle, suspects, usage
 from tpufleet.host.files import JsonObject
+from tpufleet.host.holders import Holder
 from tpufleet.host.places import Places
-from tpufleet.host.records import RunState
+from tpufleet.host.records import RunState, index_of
 from tpufleet.host.store import RunStore, all_states
 from tpufleet.restart import FINAL_STATES, State
-
-PERSON = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
 def probe(places: Places) -> JsonObject:
@@ -28,6 +26,7 @@ def probe(places: Places) -> JsonObject:
     boot = settle.boot_id(places)
     if any(state.state not in FINAL_STATES for state in states):
         _look_after(places, states, boot)
+    suspect = suspects.suspects(states)
     return {
         "boot_id": boot,
         "now": clock.now(),
@@ -36,8 +35,10 @@ def probe(places: Places) -> JsonObject:
         "cpus": len(os.sched_getaffinity(0)),
         "memory": _memory(places),
         "disk": _disk(places),
-        "chips": _chips(places, states),
-        "runs": [settle.view(RunStore(places.run(state.id)), state).public for state in states],
+        "chips": _chips(holders.look(places, states), {index_of(chip) for chip in suspect}, usage.latest(places)),
+        "lockfile": holders.lockfile(places),
+        "suspect": suspects.why(suspect),
+        "runs": [_run(places, state) for state in states],
         "code": _code(places),
         "ttl": files.read_json(places.ttl),
     }
@@ -54,60 +55,36 @@ def _look_after(places: Places, states: list[RunState], boot: str) -> None:
             store = RunStore(places.run(state.id))
             handle = settle.current_handle(store, state)
             if handle is None or not settle.is_watched(handle, boot):
-                metrics.scan(store.at, store.spec().metrics)
+                spec = store.spec()
+                metrics.scan(store.at, spec.metrics, spec.log_limit)
 
 
-def _chips(places: Places, states: list[RunState]) -> list[JsonObject]:
-    """Each chip: free, held by a run, leased by a person, or busy (its device is open and nobody has leased it)."""
-    present = chips.chips_of(places)
-    runs = {index: state for state in states if state.state is State.RUNNING for index in state.chip_indices}
-    others = [chip for chip in present if chip.number not in runs]
-    openers = processes.holders([chip.device for chip in others])
-    leased = [chip.number for chip in others if locks.is_held(places.lease(chip.number))]
-    takers = chips.lease_pids(places, leased) if leased else {}
-    shown: list[JsonObject] = []
-    for chip in present:
-        state = runs.get(chip.number)
-        if state is not None:
-            shown.append(_chip(chip, "run", run=state.id, pid=state.pid, command=" ".join(state.command)[:300]))
-        else:
-            shown.append(_unclaimed(places, chip, openers.get(chip.device, []), takers, leased=chip.number in leased))
+def _chips(found: Sequence[Holder], bad: Collection[int], usage: Mapping[str, JsonObject]) -> list[JsonObject]:
+    return [
+        {
+            "index": holder.chip.number,
+            "device": holders.device_name(holder.chip.device),
+            "state": holder.state,
+            "run": holder.run,
+            "person": holder.person,
+            "pid": holder.pid,
+            "user": holder.user,
+            "command": holder.command,
+            "suspect": holder.chip.number in bad,
+            **usage.get(str(holder.chip.number), {}),
+        }
+        for holder in found
+    ]
+
+
+def _run(places: Places, state: RunState) -> JsonObject:
+    """The run; `heard` is its last sign of life: a byte in its log, or a record."""
+    store = RunStore(places.run(state.id))
+    shown = settle.view(store, state).public
+    if state.state is State.RUNNING:
+        times = [metrics.changed(path) for path in (store.at.log, store.at.metrics)]
+        shown["heard"] = clock.rfc3339(max(times)) if any(times) else None
     return shown
-
-
-def _unclaimed(places: Places, chip: Chip, openers: list[int], takers: dict[int, int], *, leased: bool) -> JsonObject:
-    """A chip that no running run claims. What a lease says of its holder is believed as far as it looks like it."""
-    pid = openers[0] if openers else takers.get(chip.number)
-    command = None if pid is None else processes.command_of(pid)
-    if not leased:
-        return _chip(chip, "busy", pid=pid, command=command) if openers else _chip(chip, "free")
-    note = chips.lease_note(places, chip.number)
-    run, person = note.get("run"), note.get("person")
-    if isinstance(run, str) and run in places.runs():
-        return _chip(chip, "run", run=run, pid=pid, command=command)  # about to begin, or just about to end
-    if not isinstance(person, str) or not PERSON.fullmatch(person):
-        person = None if pid is None else processes.owner_of(pid)
-    return _chip(chip, "person", person=person, pid=pid, command=command)
-
-
-def _chip(
-    chip: Chip,
-    state: str,
-    *,
-    run: str | None = None,
-    person: str | None = None,
-    pid: int | None = None,
-    command: str | None = None,
-) -> JsonObject:
-    return {
-        "index": chip.number,
-        "device": chip.device.name if chip.device.parent.name != "vfio" else f"vfio/{chip.device.name}",
-        "state": state,
-        "run": run,
-        "person": person,
-        "pid": pid,
-        "command": command,
-    }
 
 
 def _uptime(places: Places) -> float:

@@ -119,22 +119,34 @@ def holders(files: Collection[Path]) -> dict[Path, list[int]]:
 
 
 def command_of(pid: int) -> str | None:
-    """A process's command line, words joined by spaces, at most 300 characters; None when it has none."""
+    """A process's command line, printable, words joined by spaces, at most 300 characters; None when it has none."""
     try:
         raw = (PROC / str(pid) / "cmdline").read_bytes()
     except OSError:
         return None
-    return raw.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")[:300] or None
+    return printable(raw.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")[:300]) or None
+
+
+def printable(text: str) -> str:
+    """What a process calls itself may hold anything; it ends up on people's terminals."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def owner_of(pid: int) -> str | None:
-    """The name of the user a process belongs to."""
-    import pwd  # late: only a chip that a person holds needs it
+    """The name of the user a process belongs to; None for a process that is gone."""
+    try:
+        return user_name((PROC / str(pid)).stat().st_uid)
+    except OSError:
+        return None
+
+
+def user_name(uid: int) -> str:
+    import pwd  # late: only a chip that somebody holds needs it
 
     try:
-        return pwd.getpwuid((PROC / str(pid)).stat().st_uid).pw_name
-    except (OSError, KeyError):
-        return None
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _open_files(pid: int) -> Iterator[str]:

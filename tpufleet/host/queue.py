@@ -12,11 +12,13 @@ import os
 import select
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tpufleet.host import chips, daemons, endings, locks, processes, settle, slots, store
+from tpufleet.host import chips, daemons, endings, holders, locks, metrics, processes, settle, slots, store, usage
+from tpufleet.host.limits import GRACE_S, Limits
 from tpufleet.host.places import Places
 from tpufleet.host.records import RunState
 from tpufleet.host.store import RunStore
@@ -75,6 +77,8 @@ class _Worker:
         self.children: dict[int, subprocess.Popen[bytes]] = {}
         self.starting: dict[str, _Starting] = {}
         self.hold: dict[str, float] = {}
+        self.limits: dict[tuple[str, int], Limits] = {}
+        self.sampler = usage.Sampler(places)
 
     def run_until_all_have_ended(self) -> None:
         while True:
@@ -82,7 +86,9 @@ class _Worker:
             states = self._settled()
             if not states and not self.children:
                 return
-            self._sleep(self._start_what_can(states), states)
+            seconds = min(self._start_what_can(states), self._keep_limits(states))
+            self.sampler.look([state for state in states if state.state is State.RUNNING])
+            self._sleep(seconds, states)
 
     def _settled(self) -> list[RunState]:
         """The states of the runs that have not ended, after closing the attempts of those that are gone."""
@@ -103,6 +109,24 @@ class _Worker:
             if start.pid in ended and not happened:
                 self.hold[run] = time.time() + AFTER_FAILED_START_S
 
+    def _keep_limits(self, states: Sequence[RunState]) -> float:
+        """Ends trainings that are over their limits and have no supervisor any more to do it; gives the seconds until
+        the next look."""
+        boot, orphans = settle.boot_id(self.places), 0
+        for state in states:
+            store = RunStore(self.places.run(state.id))
+            handle = settle.current_handle(store, state) if state.state is State.RUNNING else None
+            if handle is None or settle.is_watched(handle, boot) or not settle.is_training(handle, boot):
+                continue
+            orphans += 1
+            spec, key = store.spec(), (state.id, handle.attempt)
+            with contextlib.suppress(OSError):
+                metrics.scan(store.at, spec.metrics, spec.log_limit)
+            broken = self.limits.setdefault(key, Limits(store.at, spec, handle)).broken()
+            if broken is not None:
+                settle.end_unwatched(store, state, handle, broken, GRACE_S)
+        return POLL_S if orphans else LONGEST_SLEEP_S
+
     def _start_what_can(self, states: Sequence[RunState]) -> float:
         """Starts the runs whose turn it is and for which there are chips; gives the seconds until the next look."""
         now = time.time()
@@ -114,14 +138,23 @@ class _Worker:
         ours |= {chip for start in self.starting.values() for chip in start.chips}
         present = [chip.number for chip in chips.chips_of(self.places)] if waiting else []
         free = self._free(ours) if waiting else []
-        assigned = slots.assign(waiting, present, free, ours)
-        left_out = [wish.run for wish in waiting if not (wish.run in assigned and self._start(wish.run, assigned))]
-        for run in left_out:
-            self._say_why(run)
+        on = self._groups_on(states) if waiting else Counter[str]()
+        assigned = slots.assign(waiting, present, free, ours, on)
+        left_out = [wish for wish in waiting if not (wish.run in assigned and self._start(wish.run, assigned))]
+        on.update(wish.group or "" for wish in waiting if wish.run in assigned)
         others_hold_some = bool(set(present) - set(free) - ours)
-        contended = any(run in assigned for run in left_out)
+        who = holders.sentence(holders.look(self.places, states)) if left_out and others_hold_some else None
+        for wish in left_out:
+            full = wish.run not in assigned and slots.is_full(wish, on)
+            self._say_why(wish.run, Reason.JOB_IS_FULL if full else Reason.NO_FREE_CHIP, None if full else who)
+        contended = any(wish.run in assigned for wish in left_out)
         poll = [POLL_S] if left_out and (others_hold_some or contended) else []
         return min([LONGEST_SLEEP_S, *later, *poll])
+
+    def _groups_on(self, states: Sequence[RunState]) -> Counter[str]:
+        """How many runs of each group are on, or about to be."""
+        on = [state.id for state in states if state.state is State.RUNNING or state.id in self.starting]
+        return Counter(RunStore(self.places.run(run)).spec().group or "" for run in on)
 
     def _free(self, ours: Collection[int]) -> list[int]:
         """The chips that nobody has leased and whose device nobody has open, lowest first."""
@@ -161,19 +194,19 @@ class _Worker:
             for fd in held:
                 os.close(fd)
 
-    def _say_why(self, run: str) -> None:
-        """Notes that a run was looked at and waits for a chip; not if someone has its lock, who will change it."""
+    def _say_why(self, run: str, reason: Reason, why: str | None) -> None:
+        """Notes what a run waits for, once it was looked at; not if someone has its lock, who will change it."""
         record = RunStore(self.places.run(run))
         state = record.state()
-        if state is None or state.reason is not None:
+        if state is None or _says(state, reason, why) == state:
             return
         lock = record.take()
         if lock is None:
             return
         try:
             state = record.state()
-            if state is not None and state.state is State.QUEUED:
-                record.write_state(state._replace(reason=Reason.NO_FREE_CHIP))
+            if state is not None and state.state in STARTABLE:
+                record.write_state(_says(state, reason, why))
         finally:
             os.close(lock)
 
@@ -197,6 +230,11 @@ class _Worker:
             select.select([self.fifo, *ends], [], [], max(0.0, seconds))
 
 
+def _says(state: RunState, reason: Reason, why: str | None) -> RunState:
+    """The state of a run that waits; why it must be started again is worth more than what it waits for."""
+    return state._replace(reason=reason if state.state is State.QUEUED else state.reason, why=why)
+
+
 def _pid_to_watch(places: Places, state: RunState) -> int | None:
     """The supervisor of a running run, or the training itself when that is gone; None when both went just now."""
     handle, boot = settle.current_handle(RunStore(places.run(state.id)), state), settle.boot_id(places)
@@ -211,7 +249,7 @@ def _in_order(places: Places, states: Sequence[RunState]) -> list[slots.Wish]:
     """The queue: the most urgent first, then the oldest."""
     specs = [RunStore(places.run(state.id)).spec() for state in states]
     ordered = sorted(specs, key=lambda spec: (-spec.priority, spec.submitted, spec.id))
-    return [slots.Wish(spec.id, spec.chips) for spec in ordered]
+    return [slots.Wish(spec.id, spec.chips, spec.group, spec.group_limit) for spec in ordered]
 
 
 def _poke(fifo: Path) -> None:

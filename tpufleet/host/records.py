@@ -42,6 +42,11 @@ class RunState(NamedTuple):
     metrics: dict[str, float | None] = {}  # noqa: RUF012 - a default of a NamedTuple; never changed in place
     resumed_from: str | None = None
     pid: int | None = None
+    slot: int = 1  # how many chips it takes
+    priority: int = 0
+    group_limit: int | None = None  # how many runs of its job this host may have on at once
+    began: str = ""  # when this life of the run was asked for: done again from the start, it has another one
+    why: str | None = None  # what it waits for, as a sentence
     forgiven: int = 0  # attempts before a person asked again: they don't count against the retries
     not_before: float = 0.0  # epoch seconds before which a recovering run is not started
 
@@ -59,7 +64,12 @@ class RunState(NamedTuple):
 
     @property
     def chip_indices(self) -> tuple[int, ...]:
-        return tuple(int(chip.rpartition(":")[2]) for chip in self.chips)
+        return tuple(index_of(chip) for chip in self.chips)
+
+
+def index_of(chip: str) -> int:
+    """3 for `tpu-0-w0:3`."""
+    return int(chip.rpartition(":")[2])
 
 
 class Handle(NamedTuple):
@@ -73,6 +83,7 @@ class Handle(NamedTuple):
     supervisor_start: int
     chips: tuple[int, ...]
     tmp: str
+    metrics_from: int = 0  # the size of metrics.jsonl when the attempt began
 
 
 def state_from(stored: JsonObject) -> RunState:
@@ -82,7 +93,7 @@ def state_from(stored: JsonObject) -> RunState:
     known["reason"] = _reason(stored.get("reason"))
     known["command"] = tuple(stored["command"])
     known["chips"] = tuple(stored.get("chips") or ())
-    known["attempts"] = tuple(_attempt(item) for item in stored.get("attempts") or ())
+    known["attempts"] = tuple(attempt_from(item) for item in stored.get("attempts") or ())
     return RunState(**known)
 
 
@@ -90,12 +101,13 @@ def handle_from(stored: JsonObject | None) -> Handle | None:
     """The handle that was written as `Handle._asdict()`; None for none."""
     if stored is None:
         return None
-    known: dict[str, Any] = {name: stored[name] for name in Handle._fields}
+    known: dict[str, Any] = {name: stored[name] for name in Handle._fields if name in stored}
     known["chips"] = tuple(stored["chips"])
     return Handle(**known)
 
 
-def _attempt(stored: object) -> Attempt:
+def attempt_from(stored: object) -> Attempt:
+    """The attempt that was written as `Attempt._asdict()`."""
     fields = as_object(stored) or {}
     known: dict[str, Any] = {name: fields[name] for name in Attempt._fields if name in fields}
     known["chips"] = tuple(cast("list[str]", fields["chips"]))

@@ -23,10 +23,23 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tpufleet.host import checkpoints, clock, endings, launch, locks, metrics, processes, queue, settle
+from tpufleet.host import (
+    checkpoints,
+    clock,
+    endings,
+    holders,
+    launch,
+    locks,
+    logfile,
+    metrics,
+    processes,
+    queue,
+    settle,
+)
 from tpufleet.host.chips import chips_of
 from tpufleet.host.environment import training_environment
 from tpufleet.host.errors import is_disk_full
+from tpufleet.host.limits import GRACE_S, Limits
 from tpufleet.host.pin import pin_to_chips, pin_to_cpu
 from tpufleet.host.places import Places
 from tpufleet.host.records import Attempt, Handle, RunState
@@ -67,8 +80,9 @@ class Watched(NamedTuple):
     """How the watch over a training ended."""
 
     status: int
-    stopped: bool
-    host_goes_down: bool
+    stopped: bool = False
+    host_goes_down: bool = False
+    broken: Reason | None = None  # the limit that it was ended for
 
 
 class CannotStart(Exception):
@@ -132,20 +146,30 @@ def _start_and_watch(task: Task, state: RunState, ready: Ready, log: int) -> Non
         gated.abandon()
         raise
     memory_kills = endings.memory_kills()
+    with logfile.steady(store.at):
+        log_from = logfile.end_of(store.at)
     failure = gated.open()
     if failure is not None:
         _note(log, failure)
     watched = _watch(store, spec, handle)
     processes.end(lambda: _tree(store, handle), LEFTOVER_GRACE_S)
     _reap()
+    if leases:
+        holders.clear_lockfile(places)
     if watched.host_goes_down:
         return  # the next boot, or the queue's worker if this host lives on after all, starts it again
+    with logfile.steady(store.at):
+        said = logfile.tail_of(store.at, log_from, endings.LOG_TAIL)
     hints = endings.Hints(
         killed_by_us=watched.stopped,
         memory_ran_out=endings.memory_kills() > memory_kills,
-        disk_is_full=endings.disk_is_full(store.at.dir, store.at.log),
+        disk_is_full=endings.disk_is_full(store.at.dir, said),
+        tpu=endings.tpu_trouble(said) if leases and spec.device == "tpu" else None,
     )
     ending = endings.from_wait_status(watched.status, hints)
+    if watched.broken is not None:
+        _note(log, f"tpufleet: ended by its limits ({watched.broken.value})\n")
+        ending = ending._replace(reason=watched.broken)
     if failure is not None and ending.exit_code == launch.CANNOT_EXECUTE_CODE:
         ending = ending._replace(reason=Reason.CANNOT_START)
     _close_when_there_is_room(store, state, ending, stopped=watched.stopped)
@@ -162,7 +186,7 @@ def _opened(state: RunState, task: Task) -> RunState:
     names = tuple(f"{task.spec.host}:{chip}" for chip in task.leases)
     number = state.attempts[-1].n + 1 if state.attempts else 1
     attempt = Attempt(n=number, host=task.spec.host, chips=names, started=clock.now())
-    return state._replace(reason=None, chips=names, not_before=0.0, attempts=(*state.attempts, attempt))
+    return state._replace(reason=None, why=None, chips=names, not_before=0.0, attempts=(*state.attempts, attempt))
 
 
 def _make_ready(task: Task, attempt: int) -> Ready:
@@ -214,19 +238,21 @@ def _handle(places: Places, pid: int, state: RunState, chips: tuple[int, ...], t
         supervisor_start=own.start,
         chips=chips,
         tmp=str(tmp),
+        metrics_from=metrics.size_of(places.run(state.id).metrics),
     )
 
 
 def _watch(store: RunStore, spec: RunSpec, handle: Handle) -> Watched:
     """Waits until the training's first process has ended, or ends it when someone asks for that."""
     told_to_end = False
+    limits = Limits(store.at, spec, handle)
     while True:
         grace = store.asked_to_stop()
         if grace is not None:
             processes.end(lambda: _tree(store, handle), grace)
-            return Watched(os.waitpid(handle.pid, 0)[1], stopped=True, host_goes_down=False)
+            return Watched(os.waitpid(handle.pid, 0)[1], stopped=True)
         with contextlib.suppress(OSError):
-            metrics.scan(store.at, spec.metrics)
+            metrics.scan(store.at, spec.metrics, spec.log_limit)
         woken = signal.sigtimedwait(WATCHED, TICK_S)
         if woken is not None and woken.si_signo == signal.SIGTERM and store.asked_to_stop() is None:
             told_to_end = True
@@ -235,7 +261,11 @@ def _watch(store: RunStore, spec: RunSpec, handle: Handle) -> Watched:
             ended_by_signal = os.WIFSIGNALED(status) and store.asked_to_stop() is None
             if ended_by_signal and not told_to_end:
                 told_to_end = signal.sigtimedwait({signal.SIGTERM}, GOING_DOWN_S) is not None
-            return Watched(status, stopped=False, host_goes_down=told_to_end and status != 0)
+            return Watched(status, host_goes_down=told_to_end and status != 0)
+        broken = limits.broken()
+        if broken is not None:
+            processes.end(lambda: _tree(store, handle), GRACE_S)
+            return Watched(os.waitpid(handle.pid, 0)[1], broken=broken)
 
 
 def _tree(store: RunStore, handle: Handle) -> list[int]:

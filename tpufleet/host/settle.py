@@ -51,16 +51,27 @@ def settle_if_gone(places: Places, store: RunStore) -> RunState | None:
     if handle is not None and handle.boot_id == boot:
         end_tree(store, handle, grace_s=2.0)
         _sweep(handle)
+    rebooted = handle is not None and handle.boot_id != boot
+    return _close_unwatched(store, state, Reason.HOST_REBOOTED if rebooted else Reason.LOST)
+
+
+def end_unwatched(store: RunStore, state: RunState, handle: Handle, reason: Reason, grace_s: float) -> RunState | None:
+    """Ends a training that no supervisor looks after, for `reason`; gives the run's state."""
+    end_tree(store, handle, grace_s)
+    _sweep(handle)
+    return _close_unwatched(store, state, reason)
+
+
+def _close_unwatched(store: RunStore, state: RunState, reason: Reason) -> RunState | None:
+    """Closes the attempt of `state`, of which no process is left, unless someone is about to do the same."""
     lock = store.take()
     if lock is None:
-        return state  # someone else is about to do the same
+        return state
     try:
         now = store.state()
         if now is None or now.state is not State.RUNNING or now.attempts != state.attempts:
             return now
-        rebooted = handle is not None and handle.boot_id != boot
-        ending = endings.Ending(None, Reason.HOST_REBOOTED if rebooted else Reason.LOST)
-        return close(store, now, ending, stopped=store.asked_to_stop() is not None)
+        return close(store, now, endings.Ending(None, reason), stopped=store.asked_to_stop() is not None)
     finally:
         os.close(lock)
 
@@ -85,7 +96,7 @@ def close(store: RunStore, state: RunState, ending: endings.Ending, *, stopped: 
     """
     spec = store.spec()
     with contextlib.suppress(OSError):  # numbers are worth less than the state: a full disk must not keep it from us
-        metrics.scan(store.at, spec.metrics, at_end=True)
+        metrics.scan(store.at, spec.metrics, spec.log_limit, at_end=True)
     after = endings.conclude(with_numbers(store, state), spec, ending, time.time(), stopped=stopped)
     store.write_state(after)
     if after.state in FINAL_STATES:

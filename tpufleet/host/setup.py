@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tpufleet.host import files
+from tpufleet.host import files, git
 from tpufleet.host.environment import setup_environment
 from tpufleet.host.errors import SETUP_FAILED, HostError
 from tpufleet.host.places import RepoPlaces
@@ -28,18 +28,27 @@ def run_setup(at: RepoPlaces, commit: str, lines: Sequence[str], timeout_s: floa
     """
     if not lines:
         return "none"
-    digest = hashlib.sha256(json.dumps([commit, *lines]).encode()).hexdigest()[:16]
-    if at.setup_done(digest).exists():
+    if was_done(at, commit) == list(lines):
         return "cached"
-    log = at.setup_log(digest)
+    log = at.setup_log(hashlib.sha256(json.dumps([commit, *lines]).encode()).hexdigest()[:16])
     deadline = time.monotonic() + timeout_s
     log.write_bytes(b"")
     for line in lines:
         problem = _run_line(at.tree(commit), line, log, deadline, lock)
         if problem is not None:
             raise HostError(SETUP_FAILED, f"setup line {line!r:.200} {problem}:\n{_end_of(log)}")
-    files.write_json(at.setup_done(digest), {"commit": commit, "setup": list(lines)})
+    files.write_json(at.set_up(commit), {"setup": list(lines), "changes": git.changes(at.tree(commit))})
     return "ran"
+
+
+def environment_id(lines: Sequence[str]) -> str:
+    """A short name of what set-up lines make of a commit; home and hosts tell environments apart by it."""
+    return hashlib.sha256(json.dumps(list(lines)).encode()).hexdigest()[:16]
+
+
+def was_done(at: RepoPlaces, commit: str) -> list[str]:
+    """The lines that were run in the commit's tree, all of them to their end."""
+    return files.as_texts((files.read_json(at.set_up(commit)) or {}).get("setup") or []) or []
 
 
 def _run_line(tree: Path, line: str, log: Path, deadline: float, lock: int) -> str | None:

@@ -3,35 +3,50 @@ chips are 0,1 or 2,3 only)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
+
+SIZES = (1, 2, 4, 8)
 
 
 class Wish(NamedTuple):
-    """A run that waits for `chips` chips."""
+    """A run that waits for `chips` chips; of its `group` at most `limit` may be on."""
 
     run: str
     chips: int
+    group: str | None = None
+    limit: int | None = None
 
 
 def assign(
-    waiting: Sequence[Wish], present: Collection[int], free: Collection[int], ours: Collection[int]
+    waiting: Sequence[Wish],
+    present: Collection[int],
+    free: Collection[int],
+    ours: Collection[int],
+    running: Mapping[str, int] | None = None,
 ) -> dict[str, tuple[int, ...]]:
     """The chips of each run that can start now, the lowest that fit.
 
     `waiting` is in the order of the queue, `present` are the host's chips, `free` those nobody holds, `ours` those
     that runs hold. A run that must wait keeps a slot of `free` and `ours` chips for itself, so that smaller runs
-    behind it cannot overtake it for ever; chips that people hold are not waited for.
+    behind it cannot overtake it for ever; chips that people hold are not waited for. `running` says how many of each
+    group are on; a run whose group is full keeps nothing.
     """
     open_chips = set(free)
     promised: set[int] = set()
     given: dict[str, tuple[int, ...]] = {}
-    for run, size in waiting:
+    on: Counter[str] = Counter(running or {})
+    for wish in waiting:
+        run, size = wish.run, wish.chips
+        if is_full(wish, on):
+            continue
         slots = _slots(size, present)
         chosen = next((slot for slot in slots if open_chips.issuperset(slot)), None)
         if chosen is not None:
             given[run] = chosen
             open_chips -= set(chosen)
+            on[wish.group or ""] += 1
             continue
         coming = [slot for slot in slots if set(slot) <= (open_chips | set(ours)) - promised]
         if coming:
@@ -39,6 +54,11 @@ def assign(
             promised |= set(kept)
             open_chips -= set(kept)
     return given
+
+
+def is_full(wish: Wish, running: Mapping[str, int]) -> bool:
+    """Whether as many of the run's group are on as may be."""
+    return wish.group is not None and wish.limit is not None and running.get(wish.group, 0) >= wish.limit
 
 
 def _slots(size: int, present: Collection[int]) -> list[tuple[int, ...]]:

@@ -12,9 +12,12 @@ from tpufleet.host.places import COMMIT, REPO_ID, RUN_ID
 
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 HOST_NAME = re.compile(r"[a-z][a-z0-9-]{0,79}")
+ENVIRONMENT = re.compile(r"[0-9a-f]{16}")
 METRIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@/-]{0,63}")
 LONGEST_PATTERN = 1000
 SLOT_SIZES = (1, 2, 4, 8)
+LONGEST_S = 10 * 366 * 86400.0
+SMALLEST_LOG = 4096
 
 
 class RunSpec(NamedTuple):
@@ -39,6 +42,13 @@ class RunSpec(NamedTuple):
     retries: int
     priority: int
     submitted: str
+    time_limit_s: float | None = None  # of wall time that an attempt may take
+    stalled_s: float | None = None  # without a byte in the log or a record in metrics.jsonl
+    stop_on_nan: bool = False
+    log_limit: int | None = None  # bytes
+    group: str | None = None  # of which this host may run `group_limit` at once
+    group_limit: int | None = None
+    environment: str | None = None  # the set-up it was planned with (setup.environment_id)
 
 
 def parse_spec(value: object) -> tuple[RunSpec, dict[str, str]]:
@@ -80,13 +90,20 @@ def parse_spec(value: object) -> tuple[RunSpec, dict[str, str]]:
         retries=check.number("retries", 0, 0, 1000),
         priority=check.number("priority", 0, -1000, 1000),
         submitted=check.text("submitted"),
+        time_limit_s=check.seconds("time_limit_s"),
+        stalled_s=check.seconds("stalled_s"),
+        stop_on_nan=check.flag("stop_on_nan"),
+        log_limit=check.optional_number("log_limit", SMALLEST_LOG, 1 << 50),
+        group=None if fields.get("group") is None else check.text("group"),
+        group_limit=check.optional_number("group_limit", 0, 1_000_000),
+        environment=check.optional_match("environment", ENVIRONMENT),
     )
     return spec, check.environment("secrets")
 
 
 def spec_from(stored: JsonObject) -> RunSpec:
     """The spec that was written as `RunSpec._asdict()`; it was checked then."""
-    known: dict[str, Any] = {name: stored[name] for name in RunSpec._fields}
+    known: dict[str, Any] = {name: stored[name] for name in RunSpec._fields if name in stored}
     known["command"] = tuple(stored["command"])
     known["artifacts"] = tuple(stored["artifacts"])
     return RunSpec(**known)
@@ -122,6 +139,17 @@ class _Checker:
         if type(value) is not int or not low <= value <= high:
             self.refuse(name, f"must be a whole number from {low} to {high}")
         return value
+
+    def optional_number(self, name: str, low: int, high: int) -> int | None:
+        return None if self.fields.get(name) is None else self.number(name, low, low, high)
+
+    def seconds(self, name: str) -> float | None:
+        value = self.fields.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_S:
+            self.refuse(name, "must be a number of seconds above zero")
+        return float(value)
 
     def flag(self, name: str) -> bool:
         value = self.fields.get(name, False)

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -63,14 +64,16 @@ def resolve(spec: CodeSpec, directory: Path) -> Code:
     return _resolve_url(spec, url)
 
 
-def sync(fleet: Fleet, hosts: Sequence[Host], code: Code) -> tuple[Outcome[Host, Synced], ...]:
-    """Bring every host to `code.commit` and its set-up, side by side."""
-    with syncing(fleet, code) as bring:
+def sync(
+    fleet: Fleet, hosts: Sequence[Host], code: Code, *, restore: bool = False
+) -> tuple[Outcome[Host, Synced], ...]:
+    """Bring every host to `code.commit` and its set-up, side by side; with `restore` undo what was changed there."""
+    with syncing(fleet, code, restore=restore) as bring:
         return tuple(gather(hosts, bring))
 
 
 @contextlib.contextmanager
-def syncing(fleet: Fleet, code: Code) -> Generator[Bring]:
+def syncing(fleet: Fleet, code: Code, *, restore: bool = False) -> Generator[Bring]:
     """The way to bring one host to `code.commit`, for any number of threads; a bundle is made once, if one needs it."""
     if code.uncommitted:
         said = f"{code.uncommitted} changed files are not committed: hosts get {code.commit[:12]} without them"
@@ -81,12 +84,12 @@ def syncing(fleet: Fleet, code: Code) -> Generator[Bring]:
         bundle = _Bundle(code, Path(aside))
 
         def bring(host: Host, *, fresh: bool = False) -> Synced:
-            return _sync_host(fleet, host, code, bundle, fresh=fresh)
+            return _sync_host(fleet, host, code, bundle, fresh=fresh, restore=restore)
 
         yield bring
 
 
-def _sync_host(fleet: Fleet, host: Host, code: Code, bundle: _Bundle, *, fresh: bool) -> Synced:
+def _sync_host(fleet: Fleet, host: Host, code: Code, bundle: _Bundle, *, fresh: bool, restore: bool) -> Synced:
     agent = fleet.agent(host)
     if fresh and code.url is None:
         _upload(fleet, host, code, bundle)
@@ -97,6 +100,7 @@ def _sync_host(fleet: Fleet, host: Host, code: Code, bundle: _Bundle, *, fresh: 
         "commit": code.commit,
         "shallow": list(code.shallow),
         "setup": list(code.setup),
+        "restore": restore,
         "setup_timeout_s": SETUP_LIMIT_S,
     }
     answer = agent.ask("code", request, timeout_s=SETUP_LIMIT_S + 60)
@@ -186,7 +190,7 @@ def _resolve_local(spec: CodeSpec, directory: Path) -> Code:
         inside = (path / ".git").exists() or (path / "HEAD").exists()
         raise CodeError(
             f"{path} has no commit {ref!r}" if inside else f"{path} is not a git repository",
-            hint="git commit what the hosts shall run" if inside else f"git -C {path} init, and commit",
+            hint=_commit_hint(path, spec.ref, inside=inside),
         ) from error
     changes = _git(path, "status", "--porcelain", "--untracked-files=no") if (path / ".git").exists() else ""
     shallow = Path(_git(path, "rev-parse", "--path-format=absolute", "--git-path", "shallow"))
@@ -198,6 +202,14 @@ def _resolve_local(spec: CodeSpec, directory: Path) -> Code:
         uncommitted=len(changes.splitlines()),
         shallow=tuple(shallow.read_text().split()) if shallow.exists() else (),
     )
+
+
+def _commit_hint(path: Path, ref: str | None, *, inside: bool) -> str:
+    where = shlex.join(["git", "-C", str(path)])
+    if inside and ref:
+        return f"{where} branch --all shows what there is; check code.ref in the fleet file"
+    begin = "" if inside else f"{where} init && "
+    return f"{begin}{where} add --all && {where} commit --message 'What the hosts shall run'"
 
 
 def _repo_id(address: str) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,24 +19,29 @@ from tpufleet.model import Host, HostView
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import RunHome, Wanted, read_runs, write_json
 from tpufleet.ops.runs import located
+from tpufleet.restart import FINAL_STATES
 from tpufleet.ssh.fanout import gather
 from tpufleet.ssh.port import Stream
+from tpufleet.state.lock import locked
 from tpufleet.text import counted, natural, size
 
 CHUNK = 1 << 20
 SAY_EVERY_S = 1.0
 SCHEMA = 1
+LOCK_WAIT_S = 600.0
 
 
 @dataclass
 class Collected:
-    """What one `collect` brought: bytes and files that travelled, and what is not home (`problems`)."""
+    """What one `collect` brought: bytes and files that travelled, what is not home (`problems`), and what will never
+    come and is known (`notes`)."""
 
     runs: int = 0
     files: int = 0
     bytes: int = 0
     checkpoints: int = 0
     problems: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
 
     def add(self, other: Collected) -> None:
         self.runs += other.runs
@@ -44,6 +49,7 @@ class Collected:
         self.bytes += other.bytes
         self.checkpoints += other.checkpoints
         self.problems += other.problems
+        self.notes += other.notes
 
 
 def collect(
@@ -51,8 +57,21 @@ def collect(
     views: Sequence[HostView],
     *,
     only: frozenset[str] = frozenset(),
+    wait_s: float = LOCK_WAIT_S,
 ) -> Collected:
-    """Bring the runs (or `only` those) home from all hosts, and write `runs.json`."""
+    """Bring the runs (or `only` those) home from all hosts, and write `runs.json`.
+
+    One command at a time does so; raises StateError when another one still does after `wait_s`.
+    """
+
+    def waiting(holder: str) -> None:
+        fleet.say("home", f"waiting for {holder}")
+
+    with locked(fleet.paths.home_lock, fleet.command, wait_s=wait_s, waiting=waiting):
+        return _collect(fleet, views, only)
+
+
+def _collect(fleet: Fleet, views: Sequence[HostView], only: frozenset[str]) -> Collected:
     total = Collected()
     states: dict[str, dict[str, Any]] = {run["id"]: run for run in read_runs(fleet.paths.artifacts / "runs.json")}
     writing = threading.Lock()
@@ -81,7 +100,7 @@ def write_runs(fleet: Fleet, states: Sequence[dict[str, Any]]) -> None:
 
 @dataclass(frozen=True)
 class _Share:
-    """What is missing at home of one run."""
+    """What is missing at home of one run; of its checkpoints the newest first."""
 
     home: RunHome
     offered: dict[str, Any]
@@ -90,7 +109,8 @@ class _Share:
 
     @classmethod
     def of(cls, home: RunHome, offered: dict[str, Any]) -> _Share:
-        verified = [checkpoint for checkpoint in offered["checkpoints"] if checkpoint["verified"]]
+        home.log_cut_there = int(offered.get("log_cut") or 0)
+        verified = [checkpoint for checkpoint in reversed(offered["checkpoints"]) if checkpoint["verified"]]
         home.forget_parts([str(checkpoint["name"]) for checkpoint in verified])
         plain = [wanted for entry in offered["files"] if (wanted := home.wanted(entry))]
         checkpoints = [(point, items) for point in verified if (items := home.wanted_of_checkpoint(point))]
@@ -99,6 +119,17 @@ class _Share:
     def missing(self) -> list[Wanted]:
         """What must be sent; of a checkpoint that was cut only what had not come."""
         return [*self.plain, *(item for _, items in self.checkpoints for item in items if item.offset < item.size)]
+
+    def is_known_flaw(self, checkpoint: Mapping[str, Any]) -> bool:
+        """Whether a checkpoint that isn't as its manifest says is no news, and no loss that a person could still avert:
+        its run has ended, and a newer one is whole or people were told before."""
+        if self.offered["state"]["state"] not in FINAL_STATES:
+            return False
+        newer = (other for other in self.offered["checkpoints"] if other["step"] > checkpoint["step"])
+        if any(other["verified"] for other in newer) or checkpoint["name"] in self.home.told:
+            return True
+        self.home.told.append(str(checkpoint["name"]))
+        return False
 
 
 class _Host:
@@ -143,10 +174,12 @@ class _Host:
             if all(item in self._arrived or item.offset == item.size for item in items):
                 share.home.finish_checkpoint(checkpoint, items)
                 self.done.checkpoints += 1
-        share.home.write_index()
+        run = share.offered["state"]["id"]
         for checkpoint in share.offered["checkpoints"]:
             if not checkpoint["verified"]:
-                self._problem(share.offered["state"]["id"], f"{checkpoint['name']} is not as its manifest says")
+                told = self.done.notes if share.is_known_flaw(checkpoint) else self.done.problems
+                told.append(f"{run} on {self._host.name}: {checkpoint['name']} is not as its manifest says")
+        share.home.write_index()
 
     @contextlib.contextmanager
     def _guarded(self, what: object) -> Generator[None]:

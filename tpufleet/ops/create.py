@@ -67,6 +67,6 @@ def _failure_of(work: Callable[[], None]) -> CloudError | PartialFailure | None:
     return None
 
 
-def bring_code(fleet: Fleet, hosts: Sequence[Host], code: Code) -> tuple[Synced, ...]:
+def bring_code(fleet: Fleet, hosts: Sequence[Host], code: Code, *, restore: bool = False) -> tuple[Synced, ...]:
     """Every host at the commit; raises for those that can't be brought there, after all were tried."""
-    return values_or_raise(fleet, sync(fleet, hosts, code), "hosts have not got the code")
+    return values_or_raise(fleet, sync(fleet, hosts, code, restore=restore), "hosts have not got the code")

@@ -39,7 +39,7 @@ def delete(fleet: Fleet, plan: Plan, snapshot: Snapshot, *, everywhere: bool = F
         for worker in range(max(len(node.addresses), 1)):
             fleet.trust.forget(f"{node.uid}-w{worker}")
     touched = [action.zone for action in plan.actions]
-    return prove(fleet, [ALL_ZONES] if everywhere else list(dict.fromkeys([*fleet.spec.cloud.zones, *touched])))
+    return prove(fleet, [ALL_ZONES] if everywhere else list(dict.fromkeys([*fleet.zones, *touched])))
 
 
 def prove(fleet: Fleet, zones: Sequence[str]) -> tuple[Proof, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections import defaultdict
@@ -11,7 +12,7 @@ from typing import TypeVar
 
 from tpufleet.cloud.port import Cloud
 from tpufleet.errors import HostFault, PartialFailure
-from tpufleet.model import Event, Host, Spec
+from tpufleet.model import Event, Host, Provider, Spec
 from tpufleet.paths import LocalPaths
 from tpufleet.ssh.agent import Agent
 from tpufleet.ssh.fanout import Outcome
@@ -37,6 +38,13 @@ class Fleet:
     dry_run: bool = False
     _speaking: threading.Lock = field(default_factory=threading.Lock)
     _pinning: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+
+    @functools.cached_property
+    def zones(self) -> tuple[str, ...]:
+        """The zones of the file, and those where the journal knows of nodes: a zone may have left the file."""
+        named = self.spec.cloud.zones
+        elsewhere = self.journal.zones() if self.spec.cloud.provider is not Provider.INVENTORY else ()
+        return (*named, *(zone for zone in elsewhere if zone not in named))
 
     def say(self, subject: str, text: str, state: str = "info") -> None:
         """Tell the person that `text` is so for `subject` (a node, a host, a run)."""

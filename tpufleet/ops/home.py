@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tpufleet.errors import HostFault
+from tpufleet.host.checkpoints import names as checkpoint_names, newest_verified
 from tpufleet.host.files import safe_relative
 from tpufleet.names import RunId, shown
 from tpufleet.paths import write_atomically
@@ -24,6 +25,7 @@ from tpufleet.paths import write_atomically
 GROWING = "log.txt"  # only ever appended to, so that its tail is enough
 OURS = "run.json"  # written here: an artifact of that name stays on the host
 PARTS = ".parts"
+OLDER = ".older"
 INDEX = ".collected.json"
 
 
@@ -42,11 +44,18 @@ class Wanted:
 
 @dataclass
 class RunHome:
-    """One run's directory at home; `collected` remembers size and mtime on the host of each file that is here."""
+    """One run's directory at home.
+
+    `collected` remembers size and mtime on the host of each file that is here, `log_cut` how much had been cut out of
+    the log that is here, `told` the broken checkpoints that people were told of.
+    """
 
     directory: Path
     life: str
     collected: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    log_cut: int = 0
+    told: list[str] = field(default_factory=list[str])
+    log_cut_there: int = 0
 
     @classmethod
     def open(cls, runs: Path, state: Mapping[str, Any]) -> RunHome:
@@ -56,12 +65,12 @@ class RunHome:
             directory = runs / RunId(state["id"])
         except ValueError as error:
             raise HostFault(f"a run has an impossible name: {error}", kind="bad-name") from error
-        life = str(state["attempts"][0]["started"])
+        life = str(state.get("began") or state["attempts"][0]["started"])
         index = _index(directory)
         if directory.is_dir() and index.get("life") != life:
             _move_aside(directory, runs.parent / "earlier")
             index = {}
-        home = cls(directory, life, dict(index.get("files", {})))
+        home = cls(directory, life, index.get("files", {}), index.get("log_cut", 0), index.get("told", []))
         if not index:
             directory.mkdir(parents=True, exist_ok=True)
             home.write_index()  # whose life it is must be known before the first byte comes
@@ -74,7 +83,7 @@ class RunHome:
         here = target.stat().st_size if target.is_file() else -1
         if path == OURS or (here == size and self.collected.get(path) == [size, mtime]):
             return None
-        if path == GROWING and 0 <= here <= size:
+        if path == GROWING and 0 <= here <= size and self.log_cut == self.log_cut_there:
             return Wanted(self.directory.name, path, here, size, target, mtime) if here < size else None
         part = self._part(path)
         part.unlink(missing_ok=True)
@@ -112,6 +121,8 @@ class RunHome:
             self._make_way(target)
             item.part.replace(target)
         self.collected[item.path] = [target.stat().st_size, item.mtime_ns]
+        if item.path == GROWING:
+            self.log_cut = self.log_cut_there
 
     def finish_checkpoint(self, checkpoint: Mapping[str, Any], items: Sequence[Wanted]) -> None:
         """All files of a checkpoint have arrived: verify each, then show the whole at once by renaming it.
@@ -126,8 +137,13 @@ class RunHome:
                 )
         folder = safe(f"checkpoints/{checkpoint['name']}")
         target = self.directory / folder
+        older = self._part(f"{folder}{OLDER}")
+        shutil.rmtree(older, ignore_errors=True)
+        if target.is_dir():  # written anew by the job: never half of it is seen
+            target.rename(older)
         self._make_way(target)
         self._part(folder).replace(target)
+        shutil.rmtree(older, ignore_errors=True)
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         write_json(self.directory / "run.json", state)
@@ -137,7 +153,18 @@ class RunHome:
         for folder, _, _ in os.walk(self.directory / PARTS, topdown=False):
             with contextlib.suppress(OSError):  # not empty: a part that waits for the next try
                 Path(folder).rmdir()
-        write_json(self.directory / INDEX, {"life": self.life, "files": self.collected})
+        known = {"life": self.life, "files": self.collected, "log_cut": self.log_cut, "told": self.told}
+        write_json(self.directory / INDEX, known)
+
+    def to_restore(self) -> list[tuple[str, Path]]:
+        """What another host must have so that the run goes on there as if it had been there before: its files, and
+        the newest checkpoint that is as its manifest says. Paths below the run's directory, and where they are."""
+        paths = [path for path in sorted({*self.collected, GROWING}) if safe_relative(path)]
+        checkpoint = newest_verified(self.directory / "checkpoints")
+        if checkpoint:
+            inside = [file.relative_to(self.directory) for file in sorted(checkpoint.rglob("*")) if file.is_file()]
+            paths += [str(path) for path in inside]
+        return [(path, self.directory / path) for path in paths if (self.directory / path).is_file()]
 
     def _make_way(self, target: Path) -> None:
         """What stands where `target` goes is an older copy of the same run's; a job may turn a file into a folder."""
@@ -165,6 +192,12 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode(), mode=0o644)
 
 
+def mirrored_step(directory: Path) -> int | None:
+    """The step of the newest checkpoint that is home: what is not lost any more; None while there is none."""
+    steps = [int(name.removeprefix("step-")) for name in checkpoint_names(directory / "checkpoints")]
+    return max(steps, default=None)
+
+
 def read_runs(path: Path) -> list[dict[str, Any]]:
     """The runs of an earlier collect; none when there was none, or its file is broken (it is written anew)."""
     try:
@@ -177,7 +210,8 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
 def _index(directory: Path) -> dict[str, Any]:
     try:
         index: Any = json.loads((directory / INDEX).read_text())
-        return {"life": str(index["life"]), "files": dict(index["files"])}
+        known = {"log_cut": int(index.get("log_cut", 0)), "told": [str(name) for name in index.get("told", [])]}
+        return {"life": str(index["life"]), "files": dict(index["files"]), **known}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 

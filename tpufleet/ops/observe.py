@@ -24,7 +24,7 @@ Look = Callable[[str], Sequence[Thing]]
 
 def observe(fleet: Fleet) -> Snapshot:
     """Two calls to the cloud per zone, one probe per host, side by side. A host that fails says so in its view."""
-    found = survey(fleet.spec, fleet.cloud, fleet.spec.cloud.zones)
+    found = survey(fleet.spec, fleet.cloud, fleet.zones)
     return Snapshot(found.nodes, probe(fleet, hosts_of(fleet, found.nodes)), found.queued)
 
 
@@ -32,17 +32,18 @@ def survey(spec: Spec, cloud: Cloud, zones: Sequence[str]) -> Snapshot:
     """The nodes and queued resources in `zones` that bear the fleet's label: found without local state."""
     looks: list[tuple[Look, str]] = [(look, zone) for look in (cloud.nodes, cloud.queued) for zone in zones]
     things = _granted(gather(looks, lambda pair: pair[0](pair[1])))
-    ours = [thing for found in things for thing in found if labels.fleet_of(thing.labels) == spec.fleet]
-    ours.sort(key=lambda thing: (natural(thing.name), thing.zone))
+    found = sorted((thing for part in things for thing in part), key=lambda thing: (natural(thing.name), thing.zone))
+    ours = [thing for thing in found if labels.fleet_of(thing.labels) == spec.fleet]
     return Snapshot(
         nodes=tuple(thing for thing in ours if isinstance(thing, Node)),
         queued=tuple(thing for thing in ours if isinstance(thing, Queued)),
+        others=tuple(thing for thing in found if isinstance(thing, Node) and thing not in ours),
     )
 
 
 def find_nodes(fleet: Fleet) -> tuple[Node, ...]:
     """The fleet's nodes, as the cloud lists them now."""
-    found = _granted(gather(fleet.spec.cloud.zones, fleet.cloud.nodes))
+    found = _granted(gather(fleet.zones, fleet.cloud.nodes))
     ours = [node for nodes in found for node in nodes if labels.fleet_of(node.labels) == fleet.spec.fleet]
     return tuple(sorted(ours, key=lambda node: natural(node.name)))
 

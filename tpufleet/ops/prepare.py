@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpufleet.errors import HostFault, TpufleetError, Unreachable
-from tpufleet.model import Code, Host, HostView, Node
+from tpufleet.model import Code, Host, HostView, Node, Provider
 from tpufleet.ops.code import Bring, Synced, syncing
 from tpufleet.ops.fleet import Fleet, pauses
 from tpufleet.ops.observe import hosts_of
@@ -68,12 +68,25 @@ class Preparation:
         try:
             self._await_key(host, work.limit_s)
             view = HostView(host, probe=_first_answer(self._fleet, work))
-            _check_chips(view)
+            self._check_chips(view)
             self._fleet.say(host.name, f"ready: {len(view.chips)} chips", "done")
             return Prepared(view, self._bring(host, fresh=work.fresh) if self._bring else None)
         except TpufleetError as error:
-            self._fleet.say(host.name, error.message, "failed")
+            self._fleet.say(host.name, error.message + (f" → {error.hint}" if error.hint else ""), "failed")
             raise
+
+    def _check_chips(self, view: HostView) -> None:
+        host = view.host
+        if len(view.chips) < host.chips:
+            inventory = self._fleet.spec.cloud.provider is Provider.INVENTORY
+            raise HostFault(
+                f"shows {len(view.chips)} of {host.chips} chips",
+                kind="chips-missing",
+                where=host.name,
+                hint="correct its `accelerator` in the fleet file, or ask who runs the host"
+                if inventory
+                else f"tpufleet delete {host.node}, then tpufleet create",
+            )
 
     def _await_key(self, host: Host, limit_s: float) -> None:
         """A host writes its key to the guest attributes while it boots, some moments after its node is READY."""
@@ -94,17 +107,6 @@ def preparation(fleet: Fleet, code: Code | None) -> Generator[Preparation]:
         return
     with syncing(fleet, code) as bring:
         yield Preparation(fleet, bring)
-
-
-def _check_chips(view: HostView) -> None:
-    host = view.host
-    if len(view.chips) < host.chips:
-        raise HostFault(
-            f"shows {len(view.chips)} of {host.chips} chips",
-            kind="chips-missing",
-            where=host.name,
-            hint=f"tpufleet delete {host.node}, then tpufleet create",
-        )
 
 
 def _first_answer(fleet: Fleet, work: _Work) -> Mapping[str, Any]:

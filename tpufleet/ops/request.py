@@ -32,6 +32,7 @@ def node_request(fleet: Fleet, action: CreateNode, zone: str, key_line: str) -> 
         service_account=cloud.service_account,
         scopes=tuple(word if "/" in word else SCOPE + word for word in cloud.scopes or DEFAULT_SCOPES),
         data_disk=_data_disk(pool, fleet, zone),
+        disk_is_shared=pool.count > 1,
         queued=pool.queued,
         valid_s=pool.valid_until.seconds if pool.valid_until else None,
     )
@@ -45,11 +46,12 @@ def _labels(fleet: Fleet, pool: NodePool, expires: float | None) -> dict[str, st
 
 
 def _metadata(fleet: Fleet, pool: NodePool, expires: float | None, key_line: str) -> dict[str, str]:
-    metadata = {"ssh-keys": f"{fleet.spec.ssh.user}:{key_line}", "enable-guest-attributes": "TRUE"}
     own = (fleet.paths.directory / pool.startup_script).read_bytes() if pool.startup_script else None
-    if script := startup_script(expires, own):
-        metadata["startup-script"] = script
-    return metadata
+    return {
+        "ssh-keys": f"{fleet.spec.ssh.user}:{key_line}",
+        "enable-guest-attributes": "TRUE",
+        "startup-script": startup_script(expires, own),
+    }
 
 
 def _data_disk(pool: NodePool, fleet: Fleet, zone: str) -> str | None:

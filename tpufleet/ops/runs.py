@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from tpufleet.errors import HostError, NotFound, UsageError
+from tpufleet.host.setup import environment_id
 from tpufleet.model import Code, Host, HostView, RunSpec
 from tpufleet.ops.fleet import Fleet, values_or_raise
-from tpufleet.placement import Room, place
+from tpufleet.ops.planned import stored_code, stored_run
+from tpufleet.ops.rooms import ACTIVE, find_places, with_waits
 from tpufleet.restart import State
 from tpufleet.ssh.fanout import gather
 from tpufleet.state.store import Placement
 
 STOP_GRACE_S = 10
-ACTIVE = (State.QUEUED, State.RUNNING, State.RECOVERING)
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,16 @@ class Launch:
     active: tuple[str, ...] = ()
     done: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()  # sent to a host that can't be heard now
+    changed: tuple[str, ...] = ()  # known with another command than the file has for them now
+    chips: Mapping[str, int] = field(default_factory=dict[str, int])  # run -> how many, where the job doesn't say
+    shares: Mapping[str, int] = field(default_factory=dict[str, int])  # host -> how many of the job at once
 
 
 def located(views: Sequence[HostView]) -> dict[str, Located]:
     """Every run on the hosts, by id; where two hosts know one run (a node was replaced) the later word counts."""
     found: dict[str, Located] = {}
     for view in views:
-        for state in view.runs:
+        for state in with_waits(view, view.runs):
             run = str(state["id"])
             if run not in found or str(state.get("submitted", "")) > str(found[run].state.get("submitted", "")):
                 found[run] = Located(state, view.host)
@@ -56,7 +60,7 @@ def plan_launch(
     sent: Mapping[str, Placement],
     restart: bool = False,
 ) -> Launch:
-    """Pure: what to start and where.
+    """Pure: what to start and where. The `runs` are of one job.
 
     A run that was `sent` to a host which can't be heard is left alone: it may well be running there. One that is at
     `home` as done is done, also when the fleet that did it is gone.
@@ -67,21 +71,25 @@ def plan_launch(
     active: list[str] = []
     done: list[str] = []
     unknown: list[str] = []
+    changed: list[str] = []
     for run in runs:
-        known = there.get(run.id)
-        if known and known.state["state"] in ACTIVE:
+        known = there[run.id].state if run.id in there else None
+        if known and known["state"] in ACTIVE:
             active.append(run.id)
-        elif not restart and _state(known.state if known else home.get(run.id)) == State.DONE:
+        elif not restart and _state(known or home.get(run.id)) == State.DONE:
             done.append(run.id)
         elif not known and run.id in sent and sent[run.id].identity in unheard:
             unknown.append(run.id)
         else:
             start.append(run)
+        if _is_other_command(run, known or home.get(run.id)):
+            changed.append(run.id)
     # a run that begins anew has no use for the checkpoints that lie where it was
     homes = {} if restart else {run: located.host.name for run, located in there.items()}
-    rooms = [_room(view) for view in views if view.probe]
-    placed = place(start, rooms, homes) if start else {}
-    return Launch(placed, tuple(active), tuple(done), tuple(unknown))
+    placed, shared = find_places(start, views, homes, away=len(unknown))
+    sizes = {str(view.host.name): len(view.chips) for view in views}
+    chips = {run.id: sizes[placed[run.id]] for run in start if run.spec.whole_host}
+    return Launch(placed, tuple(active), tuple(done), tuple(unknown), tuple(changed), chips, shared)
 
 
 def launch(
@@ -92,20 +100,46 @@ def launch(
     *,
     code: Code,
     secrets: Mapping[str, str],
+    dirty: Collection[str] = (),
+    pasts: Mapping[str, Mapping[str, Any]] | None = None,
     restart: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Send the runs to their hosts, all hosts side by side; returns the states they answer with."""
+    """Send the runs to their hosts, all hosts side by side; returns the states they answer with.
+
+    `pasts` are those of runs that come from other hosts (ops/recover.py). On `dirty` hosts the checkout was changed by
+    hand, and the person said that they shall run nevertheless.
+    """
     by_id = {run.id: run for run in runs}
     batches: dict[str, list[RunSpec]] = {}
     for run, host in plan.placed.items():
         batches.setdefault(host, []).append(by_id[run])
-    fleet.journal.placed(tuple(Placement(run, host, hosts[host].identity) for run, host in plan.placed.items()))
+    stored = stored_code(code)
+    fleet.journal.placed(
+        [
+            Placement(run, host, hosts[host].identity, hosts[host].zone, stored_run(by_id[run]), stored)
+            for run, host in plan.placed.items()
+        ]
+    )
 
     def send(host: Host) -> list[Mapping[str, Any]]:
         batch = batches[host.name]
         with fleet.journal.intent(fleet.command, "enqueue", host.name, runs=[run.id for run in batch]):
             multi_host = sum(other.node == host.node for other in hosts.values()) > 1
-            wire = [_wire(fleet, run, host, multi_host=multi_host, code=code, secrets=secrets) for run in batch]
+            wire = [
+                _wire(
+                    fleet,
+                    run,
+                    host,
+                    chips=plan.chips.get(run.id, run.spec.chips),
+                    share=plan.shares.get(host.name),
+                    multi_host=multi_host,
+                    code=code,
+                    dirty=host.name in dirty,
+                    secrets=secrets,
+                )
+                | dict((pasts or {}).get(run.id, {}))
+                for run in batch
+            ]
             return fleet.agent(host).ask("enqueue", {"runs": wire, "restart": restart})["runs"]
 
     outcomes = gather([hosts[name] for name in batches], send)
@@ -129,7 +163,9 @@ def stop(fleet: Fleet, runs: Sequence[str], there: Mapping[str, Located]) -> lis
             return fleet.agent(host).ask("stop", ask, timeout_s=STOP_GRACE_S + 50)["runs"]
 
     outcomes = gather([hosts[name] for name in batches], end)
-    return [state for states in values_or_raise(fleet, outcomes, "hosts could not stop their runs") for state in states]
+    ended = values_or_raise(fleet, outcomes, "hosts could not stop their runs")
+    fleet.journal.forget(runs)
+    return [state for states in ended for state in states]
 
 
 def find(runs: Sequence[str], there: Mapping[str, Located], views: Sequence[HostView]) -> list[str]:
@@ -158,18 +194,21 @@ def _state(run: Mapping[str, Any] | None) -> object:
     return run["state"] if run else None
 
 
-def _room(view: HostView) -> Room:
-    waiting = sum(_chips_wanted(state) for state in view.runs if state["state"] == State.QUEUED)
-    free = sum(chip["state"] == "free" for chip in view.chips)
-    return Room(view.host.name, len(view.chips), free, waiting)
-
-
-def _chips_wanted(state: Mapping[str, Any]) -> int:
-    return max(1, int(state.get("slot") or 1))
+def _is_other_command(run: RunSpec, known: Mapping[str, Any] | None) -> bool:
+    return bool(known) and list(known.get("command") or run.command) != list(run.command)
 
 
 def _wire(
-    fleet: Fleet, run: RunSpec, host: Host, *, multi_host: bool, code: Code, secrets: Mapping[str, str]
+    fleet: Fleet,
+    run: RunSpec,
+    host: Host,
+    *,
+    chips: int,
+    share: int | None,
+    multi_host: bool,
+    code: Code,
+    dirty: bool,
+    secrets: Mapping[str, str],
 ) -> dict[str, Any]:
     """The run as the host's agent takes it (host/specs.py)."""
     job = run.spec
@@ -182,8 +221,10 @@ def _wire(
         "command": list(run.command),
         "repo": code.repo_id,
         "commit": code.commit,
+        "environment": environment_id(code.setup),
+        "dirty": dirty,
         "workdir": job.workdir,
-        "chips": job.chips,
+        "chips": chips,
         "device": job.device,
         "multi_host": multi_host,
         "env": dict(run.env),
@@ -191,6 +232,12 @@ def _wire(
         "metrics": dict(job.metrics),
         "artifacts": list(job.artifacts),
         "retries": job.retries,
-        "priority": 0,
+        "priority": job.priority,
+        "time_limit_s": job.time_limit and job.time_limit.seconds,
+        "stalled_s": job.stalled_after and job.stalled_after.seconds,
+        "stop_on_nan": job.stop_on_nan,
+        "log_limit": job.log_limit_mb * 1_000_000,
+        "group": run.job,
+        "group_limit": share,
         "submitted": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     }

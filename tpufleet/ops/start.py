@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tpufleet.errors import HostKeyMismatch, UsageError
+from tpufleet.errors import CodeError, HostKeyMismatch, UsageError
 from tpufleet.model import Code, HostView, JobSpec, RunSpec, Scalar
 from tpufleet.names import ParamName
 from tpufleet.ops.code import resolve
@@ -15,6 +15,8 @@ from tpufleet.ops.create import bring_code
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import read_runs
 from tpufleet.ops.observe import observe
+from tpufleet.ops.recover import revive, say_lost
+from tpufleet.ops.rooms import with_waits
 from tpufleet.ops.runs import Launch, launch, located, plan_launch
 from tpufleet.sweep import expand
 
@@ -28,6 +30,9 @@ class Request:
     grid: Mapping[ParamName, Sequence[Scalar]]
     env: Mapping[str, str]
     restart: bool = False
+    max_parallel: int | None = None  # instead of the job's own
+    priority: int | None = None
+    allow_dirty: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,48 @@ def start(fleet: Fleet, request: Request, *, dry_run: bool) -> Started:
     home: dict[str, Mapping[str, Any]] = {run["id"]: run for run in read_runs(fleet.paths.artifacts / "runs.json")}
     plan = plan_launch(runs, views, home=home, sent=fleet.journal.placements(), restart=request.restart)
     states = home | {run: item.state for run, item in located(views).items()}
+    _say_if_more_at_once(fleet, runs, plan)
     if plan.placed and not dry_run:
-        hosts = {str(view.host.name): view.host for view in views}
-        bring_code(fleet, [hosts[name] for name in sorted(set(plan.placed.values()))], code)
-        answers = launch(fleet, runs, plan, hosts, code=code, secrets=secrets, restart=request.restart)
-        states |= {str(state["id"]): state for state in answers}
+        past = {} if request.restart else {run: state for run, state in home.items() if run not in located(views)}
+        answers = send(
+            fleet,
+            runs,
+            plan,
+            views,
+            code=code,
+            secrets=secrets,
+            home=past,
+            restart=request.restart,
+            allow_dirty=request.allow_dirty,
+        )
+        states |= {str(state["id"]): state for state in _with_waits(views, answers)}
     return Started(runs, plan, code, {run.id: states[run.id] for run in runs if run.id in states})
+
+
+def send(
+    fleet: Fleet,
+    runs: Sequence[RunSpec],
+    plan: Launch,
+    views: Sequence[HostView],
+    *,
+    code: Code,
+    secrets: Mapping[str, str],
+    home: Mapping[str, Mapping[str, Any]],
+    restart: bool = False,
+    allow_dirty: bool = False,
+) -> list[Mapping[str, Any]]:
+    """Carry out the plan; returns the states of the runs that were sent. The hosts get the commit first.
+
+    `home` is what is known of runs that no host knows any more: they go on from what came home of them.
+    """
+    hosts = {str(view.host.name): view.host for view in views}
+    synced = bring_code(fleet, [hosts[name] for name in sorted(set(plan.placed.values()))], code)
+    dirty = [item.host for item in synced if item.dirty]
+    if dirty and not allow_dirty:
+        raise _drifted(dirty, code)
+    say_lost(fleet, list(plan.placed), home)
+    pasts = revive(fleet, {run: hosts[host] for run, host in plan.placed.items()}, home)
+    return launch(fleet, runs, plan, hosts, code=code, secrets=secrets, dirty=dirty, pasts=pasts, restart=restart)
 
 
 def _wanted(fleet: Fleet, request: Request) -> tuple[tuple[RunSpec, ...], Mapping[str, str]]:
@@ -61,8 +102,39 @@ def _wanted(fleet: Fleet, request: Request) -> tuple[tuple[RunSpec, ...], Mappin
     if job is None:
         names = ", ".join(fleet.spec.jobs) or "none: add one under `jobs`"
         raise UsageError(f"the fleet file has no job {request.job!r}", hint=f"jobs: {names}")
+    if request.max_parallel is not None:
+        job = replace(job, max_parallel=request.max_parallel)
+    if request.priority is not None:
+        job = replace(job, priority=request.priority)
     runs = expand(request.job, job, settings=request.settings, grid=request.grid, env=request.env)
     return runs, _secrets(job)
+
+
+def _say_if_more_at_once(fleet: Fleet, runs: Sequence[RunSpec], plan: Launch) -> None:
+    """Runs go back to where their checkpoints are, also where these are more hosts than may work at once."""
+    most = runs[0].spec.max_parallel if runs else None
+    if most is not None and sum(plan.shares.values()) > most:
+        said = f"up to {sum(plan.shares.values())} runs at once, since they are on so many hosts already"
+        fleet.say(runs[0].job, f"{said} (max_parallel {most})")
+
+
+def _drifted(hosts: Sequence[str], code: Code) -> CodeError:
+    there = ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
+    return CodeError(
+        f"the checkout of {code.commit[:12]} on {there} was changed by hand: a run there would be of no commit",
+        hint="tpufleet sync --restore undoes the changes; run --allow-dirty runs with them",
+    )
+
+
+def _with_waits(views: Sequence[HostView], answers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What hosts answered, and of those that wait why."""
+    asked = {str(state["id"]) for state in answers}
+    found: list[Mapping[str, Any]] = []
+    for view in views:
+        newer = [state for state in answers if state.get("host") == view.host.name]
+        older = [state for state in view.runs if str(state["id"]) not in asked]
+        found += [state for state in with_waits(view, [*older, *newer]) if str(state["id"]) in asked]
+    return found
 
 
 def _secrets(job: JobSpec) -> Mapping[str, str]:

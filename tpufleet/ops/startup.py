@@ -18,6 +18,14 @@ python3 - {expires:.0f} <<'END-OF-TPUFLEETS-TIMER' &
 {program}
 END-OF-TPUFLEETS-TIMER
 """
+# Where there is systemd, a unit does the same (host/autostart.py). Root hands over to whose agent it is.
+WAKE = """\
+tpufleet="${TPUFLEET_HOST_ROOT-}/var/lib/tpufleet"
+if [ -e "$tpufleet/lib/current" ] && [ ! -e "${TPUFLEET_HOST_ROOT-}/etc/systemd/system/tpufleet.service" ]; then
+  as=; [ -O "$tpufleet" ] || as="runuser -u $(stat -c %U "$tpufleet") --"
+  $as python3 -ES "$tpufleet/lib/current" wake </dev/null &
+fi
+"""
 # As a file of its own, whatever its first line says; bash runs one that has no such line.
 HAND_OVER = """\
 script=$(mktemp) && base64 --decode >"$script" <<'END-OF-THE-SCRIPT' && chmod 700 "$script" && exec "$script"
@@ -26,37 +34,21 @@ END-OF-THE-SCRIPT
 """
 
 
-def startup_script(expires: float | None, user_script: bytes | None) -> str | None:
-    """The script that keeps the node's ttl (`expires`, in Unix time), then becomes the person's own; None for neither.
+def startup_script(expires: float | None, user_script: bytes | None) -> str:
+    """The script that keeps the node's ttl (`expires`, in Unix time) if it has one, wakes the agent if the host has
+    one, so that its runs go on, and then becomes the person's own, if there is one.
 
     The timer is `host/ttl.py`, which asks the metadata server and the API for all else, so nothing but a number and a
     text that is ours, or is base64, is put into the script. Raises UsageError when it is too large.
     """
-    script = _joined(expires, user_script)
-    if script is not None and len(script.encode()) > LARGEST:
+    timer = "" if expires is None else TIMER.format(expires=expires, program=_program())
+    script = f"#!/bin/bash\n{timer}{WAKE}{_hand_over(user_script) if user_script else ''}"
+    if len(script.encode()) > LARGEST:
         raise UsageError(
             f"the startup script is too large: {len(script.encode()) // 1024} KB as it is sent, metadata holds 256 KB",
             hint="let the startup script fetch what it needs, from a bucket for instance",
         )
     return script
-
-
-def _joined(expires: float | None, user_script: bytes | None) -> str | None:
-    if expires is None:
-        plain = _text(user_script) if user_script else None
-        if plain or not user_script:
-            return plain
-    timer = "" if expires is None else TIMER.format(expires=expires, program=_program())
-    return f"#!/bin/bash\n{timer}{_hand_over(user_script) if user_script else ''}"
-
-
-def _text(script: bytes) -> str | None:
-    """The script as text; None for a program, which metadata can't hold as it is."""
-    try:
-        text = script.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if "\0" in text else text
 
 
 def _program() -> str:

@@ -62,7 +62,8 @@ mv -fT "$part" "$to"
 # For hosts on which the operator may not use sudo: our directories, also those that a reboot empties (tmpfiles.d(5)).
 BY_ADMINISTRATOR = (
     "tpufleet needs sudo without a password there, or that the host's administrator runs once: "
-    r"printf 'd /var/lib/tpufleet 0755 {user}\nd /run/tpufleet 0755\nd /run/tpufleet/leases 1777\n' | "
+    r"{{ printf 'd /var/lib/tpufleet 0755 {user}\nd /run/tpufleet/leases 0755 root root\n'; "
+    r"printf 'f /run/tpufleet/leases/chip-%d.lock 0666\n' $(seq 0 15); }} | "
     "sudo tee /etc/tmpfiles.d/tpufleet.conf && sudo systemd-tmpfiles --create tpufleet.conf"
 )
 
@@ -168,6 +169,7 @@ class Agent:
         return {
             "setup-failed": "mend code.setup in the fleet file (or what it runs), then tpufleet sync",
             "git": "check code.repo and code.ref in the fleet file, then tpufleet sync",
+            "drift": "wait for those runs or stop them, then again; a new commit has a checkout of its own",
             "disk-full": f"tpufleet ssh {self._host.name} -- df -h",
             "not-found": "tpufleet runs",
             "bad-request": "tpufleet doctor",

@@ -54,6 +54,10 @@ def public_line(path: Path) -> str:
 def own_key(path: Path) -> KeyFile:
     """What a person's own key file shows; raises UsageError when it can't be understood."""
     try:
+        if path.stat().st_mode & 0o077:  # OpenSSH refuses it, so it would work in some commands only
+            raise UsageError(
+                "the key can be read by others", where=str(path), hint=shlex.join(["chmod", "600", str(path)])
+            )
         return read_key_file(path)
     except OSError as error:
         raise UsageError(f"the key can't be read: {error.strerror or error}", where=str(path)) from error

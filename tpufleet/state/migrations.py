@@ -28,6 +28,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    (  # what a run was, so that it can be sent again as it was planned; and what is remembered of nodes
+        "ALTER TABLE placements ADD COLUMN zone TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE placements ADD COLUMN spec TEXT",
+        "ALTER TABLE placements ADD COLUMN code TEXT",
+        """
+        CREATE TABLE marks (
+            subject TEXT NOT NULL,
+            mark TEXT NOT NULL,
+            value TEXT NOT NULL,
+            PRIMARY KEY (subject, mark)
+        )
+        """,
+    ),
 )
 
 

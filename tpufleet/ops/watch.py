@@ -1,0 +1,287 @@
+"""`watch`: look, mend, mirror, wait; again. Whatever it does may be cut off at any moment and be done again.
+
+Nodes are mended in a thread of their own, since a node may take long to come (or never), and meanwhile the others'
+runs are still to be brought home.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tpufleet.errors import CloudError, PartialFailure, StateError, TpufleetError, UsageError
+from tpufleet.model import AwaitNode, Code, HostView, Plan, RunSpec, Snapshot, Spec
+from tpufleet.ops.create import create, resolve_code
+from tpufleet.ops.fleet import Fleet
+from tpufleet.ops.mend import Mending, mend
+from tpufleet.ops.mirror import due, home_states, keep, mirror
+from tpufleet.ops.observe import hosts_of, observe, probe, survey
+from tpufleet.ops.planned import planned
+from tpufleet.ops.recover import lost_runs
+from tpufleet.ops.runs import Located, located, plan_launch
+from tpufleet.ops.start import send
+from tpufleet.restart import FINAL_STATES, State
+from tpufleet.state.lock import locked
+from tpufleet.text import counted, listed
+
+MEND_LIMIT_S = 300.0  # of one try to bring nodes up; then others may have their turn with the fleet
+FIRST_REST_S, LONGEST_REST_S = 15.0, 300.0  # between tries that failed
+
+States = dict[str, Mapping[str, Any]]
+
+
+@dataclass
+class Seen:
+    """The fleet at one look: what is there, each run's newest word, and the runs that are nowhere."""
+
+    there: Snapshot
+    runs: Mapping[str, Located]
+    states: States
+    lost: tuple[str, ...] = ()
+    left: bool = True  # whether the file wants any node that is still to be kept
+
+
+@dataclass
+class SharedLock:
+    """The fleet's lock, for all threads of this process together; never waited for: StateError says who has it."""
+
+    path: Path
+    command: str
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
+    _holders: int = 0
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    @contextlib.contextmanager
+    def held(self) -> Generator[None]:
+        with self._mutex:
+            if self._holders == 0:
+                self._stack.enter_context(locked(self.path, self.command, wait_s=0, waiting=lambda _: None))
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._holders -= 1
+                if self._holders == 0:
+                    self._stack.close()
+
+
+class Watch:
+    """One watch over one fleet. `reload` gives the fleet file as it is now."""
+
+    def __init__(self, fleet: Fleet, key_line: str, reload: Callable[[], Spec]) -> None:
+        self._fleet = fleet
+        self._key_line = key_line
+        self._reload = reload
+        self._lock = SharedLock(fleet.paths.lock, fleet.command)
+        self._said: dict[str, str] = {}
+        self._brought: set[tuple[str, str, int]] = set()  # runs that have ended and are home
+        self._mender: threading.Thread | None = None
+        self._bug: BaseException | None = None
+        self._rest_s = 0.0
+        self._rest_until = 0.0
+        self._wake = threading.Event()
+        self._last = Snapshot()
+
+    def once(self) -> Seen:
+        """One look, and all that follows from it, to its end."""
+        seen = self._look()
+        if self._mending(seen).actions:
+            self._mend()
+            seen = self._look()
+        return self._care(seen)
+
+    def step(self) -> Seen:
+        """One look, and what can be done at once; nodes are mended meanwhile."""
+        if self._bug:
+            raise self._bug
+        seen = self._look()
+        mending = self._mending(seen)
+        busy = self._mender is not None and self._mender.is_alive()
+        if any(not isinstance(action, AwaitNode) for action in mending.actions) and not busy:
+            if time.monotonic() >= self._rest_until:
+                self._mender = threading.Thread(target=self._mend_aside, name="mend", daemon=True)
+                self._mender.start()
+        return self._care(seen)
+
+    def wait(self, seconds: float) -> None:
+        """Until the next look; less when nodes were mended."""
+        self._wake.wait(seconds)
+        self._wake.clear()
+
+    # ------------------------------------------------------------------------------------------------------ looking
+
+    def _look(self) -> Seen:
+        """What is there. A cloud that doesn't answer is said once, and the hosts of the last look are asked."""
+        self._fleet.journal.reopen_if_replaced()
+        with self._guarded("file"):
+            self._fleet.spec = self._reload()
+        with self._guarded("cloud"):
+            found = survey(self._fleet.spec, self._fleet.cloud, self._fleet.spec.cloud.zones)
+            self._last = replace(found, hosts=())
+        there = replace(self._last, hosts=probe(self._fleet, hosts_of(self._fleet, self._last.nodes)))
+        for view in there.hosts:
+            self._tell(view.host.name, None if view.probe else f"silent: {view.error}", good="heard")
+        runs = located(there.hosts)
+        with self._guarded("home"):
+            keep(self._fleet, {run: item.state for run, item in runs.items()})
+        states: States = {**home_states(self._fleet), **{run: item.state for run, item in runs.items()}}
+        return Seen(there, runs, states, self._lost(there))
+
+    def _lost(self, there: Snapshot) -> tuple[str, ...]:
+        if "cloud" in self._said:
+            return ()
+        return lost_runs(
+            there.nodes,
+            there.hosts,
+            sent=self._fleet.journal.placements(),
+            home=home_states(self._fleet),
+            zones=self._fleet.spec.cloud.zones,
+        )
+
+    # ---------------------------------------------------------------------------------------------------- the nodes
+
+    def _mending(self, seen: Seen) -> Mending:
+        """What the nodes need; nothing while the cloud can't be asked."""
+        if "cloud" in self._said:
+            return Mending()
+        journal = self._fleet.journal
+        mending = mend(self._fleet.spec, seen.there, journal.marks(), journal.taken_down(), time.time())
+        for subject, text in mending.notes:
+            self._tell(f"{subject} ", text)
+        seen.left = bool(mending.left) or not self._fleet.spec.nodes
+        return mending
+
+    def _mend(self) -> None:
+        """Make the nodes as they are wanted, by what is there once nobody else changes it."""
+        with self._guarded("nodes") as outcome, self._lock.held():
+            seen = Seen(observe(self._fleet), {}, {})
+            mending = self._mending(seen)
+            for (subject, mark), value in mending.marks.items():
+                self._fleet.journal.mark(subject, mark, value)
+            answering = [run for view in seen.there.hosts if view.host.name in mending.bad_hosts for run in view.runs]
+            with self._guarded("home"):  # the last chance to have what lies on machines that are given up
+                if answering:
+                    mirror(self._fleet, seen.there, [str(run["id"]) for run in answering])
+            actions = tuple(action for action in mending.actions if not isinstance(action, AwaitNode))
+            if actions:
+                code = resolve_code(self._fleet.spec, self._fleet.paths.directory)
+                create(self._fleet, Plan(actions), (), code, self._key_line, limit_s=MEND_LIMIT_S)
+        self._rest_s = 0.0 if outcome.well else min(LONGEST_REST_S, max(FIRST_REST_S, 2 * self._rest_s))
+        self._rest_until = time.monotonic() + self._rest_s
+
+    def _mend_aside(self) -> None:
+        try:
+            self._mend()
+        except BaseException as error:  # noqa: BLE001 - raised again in the main thread
+            self._bug = error
+        self._wake.set()
+
+    # ----------------------------------------------------------------------------------------------------- the runs
+
+    def _care(self, seen: Seen) -> Seen:
+        """Bring home what is due, and send on what has lost its host."""
+        for run, state in seen.states.items():
+            where = ", ".join(state.get("chips") or ()) or state.get("host")
+            word = f"{state['state']}: {state['reason']}" if state.get("reason") else str(state["state"])
+            if run in seen.runs:
+                self._tell(run, f"{word} on {where}")
+        ended = {
+            key: run
+            for run, item in seen.runs.items()
+            if item.state["state"] in FINAL_STATES
+            and (key := (run, str(item.state["state"]), len(item.state.get("attempts") or ()))) not in self._brought
+        }
+        with self._guarded("home"):
+            wanted = due(self._fleet, seen.runs, time.time()) | set(ended.values())
+            if wanted:
+                problems = mirror(self._fleet, seen.there, wanted).problems
+                self._tell("not home", "; ".join(problems[:3]) if problems else None)
+                self._brought |= set(ended) if not problems else set()
+        if seen.lost:
+            with self._guarded("runs"), self._lock.held():
+                self._send_on(self._look())
+        return seen
+
+    def _send_on(self, seen: Seen) -> None:
+        """Send the lost runs to hosts that have room; while nodes are on their way the others wait for those."""
+        mending = self._mending(seen)
+        views = [view for view in seen.there.hosts if view.probe and view.host.name not in mending.bad_hosts]
+        sent = self._fleet.journal.placements()
+        room = None if not mending.actions else _room(views)
+        for (job, _), (runs, code) in self._planned(seen.lost).items():
+            chosen: list[RunSpec] = []
+            for run in runs:
+                chips = 4 if run.spec.whole_host else max(1, run.spec.chips)
+                if room is None or room >= chips:
+                    room = None if room is None else room - chips
+                    chosen.append(run)
+            secrets = runs[0].spec.secrets
+            missing = [name for name in secrets if name not in os.environ]
+            if missing:
+                self._tell(job, f"{listed(missing)} is not set here, so its runs can't go on: tpufleet run {job}")
+            elif chosen and views:
+                home = {run: seen.states[run] for run in seen.lost if run in seen.states}
+                plan = plan_launch(chosen, seen.there.hosts, home=home, sent=sent)
+                values = {name: os.environ[name] for name in secrets}
+                send(self._fleet, chosen, plan, views, code=code, secrets=values, home=home)
+                self._wake.set()
+
+    def _planned(self, runs: Sequence[str]) -> dict[tuple[str, str], tuple[list[RunSpec], Code]]:
+        """The runs as they were planned, by job and commit."""
+        sent = self._fleet.journal.placements()
+        found: dict[tuple[str, str], tuple[list[RunSpec], Code]] = defaultdict()
+        unknown: list[str] = []
+        for run in runs:
+            known = planned(sent[run]) if run in sent else None
+            if known is None:
+                unknown.append(run)
+            else:
+                found.setdefault((known[0].job, known[1].commit), ([], known[1]))[0].append(known[0])
+        if unknown:
+            self._tell("journal ", f"does not know what {counted(len(unknown), 'run')} were: tpufleet run JOB")
+        return found
+
+    # ------------------------------------------------------------------------------------------------------ telling
+
+    def _tell(self, subject: str, text: str | None, *, good: str | None = None) -> None:
+        """Say it when it is news; None: all is well (again)."""
+        before = self._said.get(subject)
+        if text is None:
+            self._said.pop(subject, None)
+            if before is not None and good:
+                self._fleet.say(subject, good, "done")
+        elif text != before:
+            self._said[subject] = text
+            self._fleet.say(subject.strip(), text)
+
+    @contextlib.contextmanager
+    def _guarded(self, what: str) -> Generator[_Outcome]:
+        """What goes wrong here is said once, and tried again at the next look."""
+        outcome = _Outcome()
+        try:
+            yield outcome
+        except TpufleetError as error:
+            outcome.well = False
+            self._tell(what, f"{error} (going on)")
+        else:
+            self._tell(what, None, good="all is well again")
+
+
+@dataclass
+class _Outcome:
+    well: bool = True
+
+
+def _room(views: Sequence[HostView]) -> int:
+    """The chips that are free and that nothing on the hosts waits for."""
+    free = sum(chip["state"] == "free" for view in views for chip in view.chips)
+    waiting = [run for view in views for run in view.runs if run["state"] in (State.QUEUED, State.RECOVERING)]
+    return free - sum(max(1, int(run.get("slot") or 1)) for run in waiting)
