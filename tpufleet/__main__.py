@@ -23,15 +23,16 @@ def run(words: list[str]) -> int:
     """Run one command line; returns its exit code and never raises for what a user, a cloud or a host can cause."""
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     _prepare_streams()
-    signal.signal(signal.SIGINT, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         return _run(words)
     except TpufleetError as error:
         return _failed(error, as_json=as_json)
-    except Interrupted:
+    except Interrupted as interrupted:
         left = "what the cloud and the hosts were asked for goes on"
         print(f"\ninterrupted; {left}. Run the same command again to go on here", file=sys.stderr)
-        return 130
+        return 128 + interrupted.signal
     except BrokenPipeError:
         _stop_writing()  # the reader (head, less) has seen enough
         return 0
@@ -57,8 +58,8 @@ def _run(words: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise Interrupted
+def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+    raise Interrupted(number)
 
 
 def _prepare_streams() -> None:

@@ -165,4 +165,8 @@ class StateError(TpufleetError):
 
 
 class Interrupted(BaseException):
-    """Ctrl-C (exit code 130). Not of the tree, so that nothing that handles errors handles it by accident."""
+    """Ctrl-C or SIGTERM (exit codes 130, 143). Not of the tree, so that nothing handles it by accident."""
+
+    def __init__(self, number: int = 2) -> None:
+        super().__init__(number)
+        self.signal = number

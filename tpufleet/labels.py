@@ -6,13 +6,14 @@ A label's value may hold lower-case letters, digits, '-' and '_' only, at most 6
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 FLEET: Final = "tpufleet"
 POOL: Final = "tpufleet-pool"
 ADOPTED: Final = "tpufleet-adopted"  # taken in by `tpufleet adopt`: in the fleet, though no pool of the file counts it
-EXPIRES: Final = "tpufleet-expires"  # the end of the node's ttl, in seconds of Unix time
-RESERVED: Final = frozenset({FLEET, POOL, ADOPTED, EXPIRES})
+TTL: Final = "tpufleet-ttl"  # how long after its making the node is deleted, in seconds
+RESERVED: Final = frozenset({FLEET, POOL, ADOPTED, TTL})
 
 
 def fleet_of(labels: Mapping[str, str]) -> str | None:
@@ -20,7 +21,12 @@ def fleet_of(labels: Mapping[str, str]) -> str | None:
     return labels.get(FLEET) or None
 
 
-def expiry(labels: Mapping[str, str]) -> float | None:
-    """When the node's ttl is over, in seconds of Unix time; None when it has none."""
-    text = labels.get(EXPIRES, "")
-    return float(text) if text.isdecimal() and len(text) < 15 else None
+def expiry(labels: Mapping[str, str], created: str | None) -> float | None:
+    """When the ttl of a node that was `created` (RFC 3339) is over, in seconds of Unix time; None when it has none."""
+    text = labels.get(TTL, "")
+    if not (created and text.isdecimal() and len(text) < 12):
+        return None
+    try:
+        return datetime.fromisoformat(created).timestamp() + float(text)
+    except ValueError:
+        return None

@@ -254,7 +254,7 @@ class Node:
     @property
     def expires(self) -> float | None:
         """The end of its ttl in seconds of Unix time, if it has one."""
-        return expiry(self.labels)
+        return expiry(self.labels, self.created)
 
 
 @dataclass(frozen=True)
@@ -319,13 +319,15 @@ class HostView:
 class Snapshot:
     """What is there at one moment: the fleet's nodes and queued resources (found by label) and their hosts.
 
-    `others` are nodes of the same zones that are not the fleet's: their names are taken.
+    `others` are nodes of the same zones that are not the fleet's: their names are taken. Zones that are `not_granted`
+    to the project could not be looked at.
     """
 
     nodes: tuple[Node, ...] = ()
     hosts: tuple[HostView, ...] = ()
     queued: tuple[Queued, ...] = ()
     others: tuple[Node, ...] = ()
+    not_granted: tuple[str, ...] = ()
 
 
 # ---------------------------------------------------------------------------------------------------- what to do

@@ -14,6 +14,7 @@ DOC = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 RUN = {
     *("id", "job", "params", "state", "reason", "host", "chips", "commit", "dirty", "command", "attempts"),
     *("step", "metrics", "resumed_from", "submitted", "pid"),
+    *("slot", "priority", "group_limit", "began", "why"),
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from tpufleet.host.endings import Ending, Hints, from_wait_status
+from tpufleet.host.endings import Ending, Hints, from_wait_status, tpu_trouble
 from tpufleet.host.manifest import matches
 from tpufleet.host.pin import pin_to_chips, pin_to_cpu
 from tpufleet.host.slots import Wish, assign
@@ -115,6 +115,8 @@ def test_a_cpu_run_has_no_tpu_variable() -> None:
         (3 << 8, Hints(), Ending(3, Reason.EXIT_NONZERO)),
         (3 << 8, Hints(disk_is_full=True), Ending(3, Reason.DISK_FULL)),
         (127 << 8, Hints(), Ending(127, Reason.COMMAND_NOT_FOUND)),
+        (3 << 8, Hints(tpu=Reason.TPU_BUSY), Ending(3, Reason.TPU_BUSY)),
+        (signal.SIGABRT, Hints(tpu=Reason.TPU_INIT_FAILED), Ending(134, Reason.TPU_INIT_FAILED)),
         (signal.SIGSEGV, Hints(memory_ran_out=True), Ending(139, Reason.SIGNAL)),
         (signal.SIGKILL, Hints(), Ending(137, Reason.SIGNAL)),
         (signal.SIGKILL, Hints(memory_ran_out=True), Ending(137, Reason.OUT_OF_MEMORY)),
@@ -125,6 +127,27 @@ def test_an_ending_is_told_from_the_wait_status_and_what_the_host_shows(
     status: int, hints: Hints, ending: Ending
 ) -> None:
     assert from_wait_status(status, hints) == ending
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b"The TPU is already in use by process with pid 7. Not attempting to load libtpu.so", Reason.TPU_BUSY),
+        (b"Internal error when accessing libtpu multi-process lockfile. Run", Reason.TPU_BUSY),
+        (b"TPU initialization failed: open(/dev/vfio/0): Device or resource busy", Reason.TPU_BUSY),
+        (b"open(/dev/accel0): Operation not permitted: Operation not permitted", Reason.TPU_BUSY),
+        (b"jax: TPU initialization failed: No ba16c7433 device found.", Reason.TPU_INIT_FAILED),
+        (b"OSError: [Errno 16] Device or resource busy: '/mnt/data'", None),
+        (b"loss: 2.3", None),
+    ],
+)
+def test_what_the_log_says_of_the_tpu(said: bytes, reason: Reason | None) -> None:
+    assert tpu_trouble(said) is reason
+
+
+def test_a_full_group_neither_starts_nor_keeps_a_chip() -> None:
+    waiting = [Wish("a", 4, "gpt", 1), Wish("b", 1, "gpt", 2), Wish("c", 1, "gpt", 2), Wish("d", 1)]
+    assert assign(waiting, FOUR, FOUR, [], {"gpt": 1}) == {"b": (0,), "d": (1,)}
 
 
 @pytest.mark.parametrize(

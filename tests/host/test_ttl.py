@@ -21,6 +21,12 @@ META = "/computeMetadata/v1/instance/"
 ENV = "ACCELERATOR_TYPE: 'v2-8'\nZONE: 'us-central1-b'\nNODE_ID: 'tpu-0'\nCONSUMER_PROJECT_ID: 'p'\n"
 
 
+def made_with(ttl_s: object, state: str = "READY", **more: object) -> str:
+    """The node as the API shows it, made at 1000 seconds of Unix time."""
+    labels = {} if ttl_s is None else {ttl.LABEL: str(ttl_s)}
+    return json.dumps({"state": state, "createTime": "1970-01-01T00:16:40.123456789Z", "labels": labels, **more})
+
+
 class World:
     """The metadata server and the API as one: `answers` by path, (status, text); what isn't there is a 404."""
 
@@ -31,7 +37,7 @@ class World:
             META + "attributes/tpu-env": (200, ENV),
             META + "service-accounts/default/scopes": (200, f"{ttl.CLOUD_PLATFORM}\n"),
             META + "service-accounts/default/token": (200, '{"access_token": "secret"}'),
-            f"/v2/{NODE}": (200, '{"state": "READY"}'),
+            f"/v2/{NODE}": (200, made_with(0)),
         }
 
     @property
@@ -104,14 +110,14 @@ def noted(root: Path) -> dict[str, Any]:
 
 
 def test_a_node_deletes_itself_and_knows_its_names_from_the_metadata_server(world: World, tmp_path: Path) -> None:
-    ttl.end(ttl.Node(), ttl.Note(tmp_path, 1000), Steps())
+    ttl.end(ttl.Node(), ttl.Note(tmp_path), Steps())
     assert world.deletes == [NODE]
 
 
 def test_a_node_of_a_queued_resource_goes_with_it(world: World, tmp_path: Path) -> None:
     queued = "projects/p/locations/us-central1-b/queuedResources/tpu-q"
     world.answers[f"/v2/{NODE}"] = (200, json.dumps({"state": "READY", "queuedResource": queued}))
-    ttl.end(ttl.Node(), ttl.Note(tmp_path, 1000), Steps())
+    ttl.end(ttl.Node(), ttl.Note(tmp_path), Steps())
     assert world.deletes == [f"{queued}?force=true"]
 
 
@@ -134,48 +140,90 @@ TROUBLES = [
 ]
 
 
+class Granting(Steps):
+    """After ten minutes `path` answers as it should."""
+
+    def __init__(self, world: World, path: str) -> None:
+        super().__init__()
+        self._world, self._path = world, path
+        self._right = World().answers[path] if path != f"/v2/{NODE}" else (200, made_with(3600))
+        world.answers.setdefault(f"/v2/{NODE}", (200, made_with(3600)))
+
+    def sleep(self, seconds: float, /) -> None:
+        super().sleep(seconds)
+        if self.passed > 600:
+            self._world.answers[self._path] = self._right
+
+
 @pytest.mark.parametrize(("path", "answer", "why"), TROUBLES)
-def test_a_node_that_could_not_delete_itself_says_why(
+def test_a_node_that_could_not_delete_itself_says_why_until_it_can(
     world: World, tmp_path: Path, path: str, answer: tuple[int, str], why: str
 ) -> None:
+    world.answers[f"/v2/{NODE}"] = (200, made_with(3600))
     world.answers[path] = answer
-    ttl.wait(ttl.Node(), ttl.Note(tmp_path, 1001), 1001, Steps())
-    found = noted(tmp_path)
-    assert (found["expires"], found["can_delete"]) == (1001, False)
-    assert why in found["why"]
-    assert "secret" not in found["why"]
+    said: list[dict[str, Any]] = []
+
+    class Watching(Granting):
+        def sleep(self, seconds: float, /) -> None:
+            said.append(noted(tmp_path))
+            super().sleep(seconds)
+
+    assert ttl.wait(ttl.Node(), ttl.Note(tmp_path), Watching(world, path))
+    assert said[0]["can_delete"] is False
+    assert why in said[0]["why"]
+    assert "secret" not in said[0]["why"]
+    assert noted(tmp_path) == {"expires": 4600, "can_delete": True, "why": None}
+    assert len([call for call in world.calls if call == f"GET /v2/{NODE}"]) < 40
 
 
-def test_one_that_could_says_so_and_is_not_asked_again(world: World, tmp_path: Path) -> None:
-    ttl.wait(ttl.Node(), ttl.Note(tmp_path, 9000), 9000, Steps())
+def test_its_end_is_its_making_and_its_label(world: World, tmp_path: Path) -> None:
+    world.answers[f"/v2/{NODE}"] = (200, made_with(8000))
+    clock = Steps()
+    assert ttl.wait(ttl.Node(), ttl.Note(tmp_path), clock)
+    assert clock.time() == pytest.approx(9000)
     assert noted(tmp_path) == {"expires": 9000, "can_delete": True, "why": None}
-    assert sum(call == f"GET /v2/{NODE}" for call in world.calls) == 1
+    assert world.deletes == []
 
 
-def test_a_permission_that_is_given_later_is_noticed(world: World, tmp_path: Path) -> None:
-    world.answers[f"/v2/{NODE}"] = (403, "")
+@pytest.mark.parametrize("left", [None, "gone"])
+def test_a_node_without_the_label_any_more_is_left_alone(world: World, tmp_path: Path, left: str | None) -> None:
+    world.answers[f"/v2/{NODE}"] = (200, made_with(8000))
 
-    class Granting(Steps):
+    class Releasing(Steps):
         def sleep(self, seconds: float, /) -> None:
             super().sleep(seconds)
-            if self.passed > 600:
-                world.answers[f"/v2/{NODE}"] = (200, "{}")
+            if self.passed > 7990:
+                world.answers[f"/v2/{NODE}"] = (200, made_with(None)) if left is None else (404, "")
 
-    ttl.wait(ttl.Node(), ttl.Note(tmp_path, 4600), 4600, Granting())
-    assert noted(tmp_path)["can_delete"] is True
-    assert sum(call == f"GET /v2/{NODE}" for call in world.calls) < 20
+    assert not ttl.wait(ttl.Node(), ttl.Note(tmp_path), Releasing())
+
+
+def test_more_time_is_given_by_the_label(world: World, tmp_path: Path) -> None:
+    world.answers[f"/v2/{NODE}"] = (200, made_with(1000))
+
+    class Kind(Steps):
+        def sleep(self, seconds: float, /) -> None:
+            super().sleep(seconds)
+            if self.passed > 500:
+                world.answers[f"/v2/{NODE}"] = (200, made_with(5000))
+
+    clock = Kind()
+    assert ttl.wait(ttl.Node(), ttl.Note(tmp_path), clock)
+    assert clock.time() == pytest.approx(6000)
 
 
 def test_a_clock_that_is_stepped_forward_ends_the_wait_soon(world: World, tmp_path: Path) -> None:
+    world.answers[f"/v2/{NODE}"] = (200, made_with(3600))
     clock = Steps(0, 0, 3600)
-    ttl.wait(ttl.Node(), ttl.Note(tmp_path, 4600), 4600, clock)
+    assert ttl.wait(ttl.Node(), ttl.Note(tmp_path), clock)
     assert clock.passed <= 3 * ttl.LOOK_AT_CLOCK_S
     assert world.deletes == []
 
 
 def test_a_clock_that_is_stepped_back_makes_it_longer_and_no_drift_adds_up(world: World, tmp_path: Path) -> None:
+    world.answers[f"/v2/{NODE}"] = (200, made_with(100))
     clock = Steps(0, -500)
-    ttl.wait(ttl.Node(), ttl.Note(tmp_path, 1100), 1100, clock)
+    assert ttl.wait(ttl.Node(), ttl.Note(tmp_path), clock)
     assert clock.time() == pytest.approx(1100)
     assert clock.passed == pytest.approx(600)
     assert world.deletes == []
@@ -191,7 +239,7 @@ def test_what_fails_is_tried_again_after_growing_pauses_until_the_node_is_gone(w
                 world.answers[f"/v2/{NODE}"] = (200, '{"state": "READY"}')
 
     clock = Recovering()
-    ttl.end(ttl.Node(), ttl.Note(tmp_path, 1000), clock)
+    ttl.end(ttl.Node(), ttl.Note(tmp_path), clock)
     assert world.deletes == [NODE]
     assert clock.slept[0] <= ttl.FIRST_PAUSE_S
     assert all(pause <= ttl.LONGEST_PAUSE_S for pause in clock.slept)
@@ -204,7 +252,7 @@ def run_file(tmp_path: Path) -> subprocess.CompletedProcess[bytes]:
 
     environment = {**os.environ, "TPUFLEET_HOST_ROOT": str(tmp_path)}
     text = Path(ttl.__file__).read_bytes()
-    return subprocess.run([PYTHON, "-", "5"], input=text, env=environment, capture_output=True, timeout=60, check=False)
+    return subprocess.run([PYTHON, "-"], input=text, env=environment, capture_output=True, timeout=60, check=False)
 
 
 def test_the_file_alone_deletes_a_node_whose_time_is_over(world: World, tmp_path: Path) -> None:
@@ -229,13 +277,13 @@ def test_a_full_disk_keeps_nobody_from_deleting(world: World, tmp_path: Path) ->
             if not world.deletes:
                 world.answers[f"/v2/{NODE}"] = (200, "{}")
 
-    ttl.end(ttl.Node(), ttl.Note(tmp_path, 1000), Recovering())
+    ttl.end(ttl.Node(), ttl.Note(tmp_path), Recovering())
     assert world.deletes == [NODE]
 
 
 def test_probe_shows_what_the_timer_says(host: Host) -> None:
     assert host.call("probe")["ttl"] is None
-    ttl.Note(host.root, 1795246504.0).write("it has no service account")
+    ttl.Note(host.root).write("it has no service account", 1795246504.0)
     assert host.call("probe")["ttl"] == {
         "expires": 1795246504.0,
         "can_delete": False,

@@ -31,6 +31,10 @@ jobs:
     secrets: [KEY]
     artifacts: ["out/**"]
     metrics: {loss: 'loss: ([\d.]+)'}
+    zip: {a: [1, 2], b: [x, y]}
+    time_limit: 2h
+    max_parallel: 3
+  points: {command: [x], points: [{a: 1}, {a: 2, b: x}], whole_host: true, stop_on_nan: true}
 """
 INVENTORY = """fleet: sherlock
 cloud:

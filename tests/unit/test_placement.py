@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, strategies as st
 
 from tpufleet.errors import UsageError
 from tpufleet.model import JobSpec, RunSpec
@@ -129,6 +130,22 @@ def test_runs_of_the_job_that_are_there_already_count_when_others_are_spread() -
     busy = replace(room(0, free=2), of_job=2)
     placed = place(some_runs(2), [busy, room(1)], {}, {"tpu-0-w0": 2, "tpu-1-w0": 2})
     assert Counter(placed.values()) == {"tpu-1-w0": 2}
+
+
+@given(
+    st.integers(1, 40),
+    st.lists(st.tuples(st.sampled_from([1, 4, 8]), st.integers(0, 8), st.integers(0, 9)), min_size=1, max_size=8),
+    st.integers(0, 60),
+)
+def test_shares_never_add_up_to_more_than_the_bound_and_every_run_gets_a_place(
+    limit: int, hosts: list[tuple[int, int, int]], count: int
+) -> None:
+    rooms = [room(i, chips, min(free, chips), waiting) for i, (chips, free, waiting) in enumerate(hosts)]
+    shared = shares(JOB, limit, rooms, {})
+    assert sum(shared.values()) == min(limit, sum(chips for chips, _, _ in hosts))
+    placed = place(some_runs(count), rooms, {}, shared)
+    assert len(placed) == count
+    assert set(placed.values()) <= set(shared)
 
 
 # ------------------------------------------------------------------------------------------------ why a run waits

@@ -161,7 +161,8 @@ def test_orphans_are_what_the_file_does_not_know() -> None:
 
 
 def test_what_has_outlived_its_ttl_is_known_by_its_label() -> None:
-    old = dataclasses.replace(node("tpu-0"), labels={labels.FLEET: "sherlock", labels.EXPIRES: "1000"})
+    mortal = {labels.FLEET: "sherlock", labels.TTL: "400"}
+    old = dataclasses.replace(node("tpu-0"), labels=mortal, created="1970-01-01T00:10:00Z")
     there = Snapshot((old, node("tpu-1")))
     assert plan_expired(there, 999.0).actions == ()
     assert [action.name for action in plan_expired(there, 1000.0).actions] == ["tpu-0"]

@@ -42,6 +42,17 @@ def test_a_run_that_is_lost_again_and_again_is_given_up() -> None:
     assert after(*[Reason.LOST] * 4, Reason.HOST_REBOOTED, Reason.LOST) == Restart(0.0)
 
 
+def test_a_busy_tpu_is_waited_for_without_costing_a_retry_but_not_for_ever() -> None:
+    waits = [after(*[Reason.TPU_BUSY] * n) for n in (1, 2, 3, 19)]
+    assert waits == [Restart(1.0), Restart(2.0), Restart(4.0), Restart(LONGEST_WAIT_S)]
+    assert isinstance(after(*[Reason.TPU_BUSY] * 20), GiveUp)
+
+
+def test_what_takes_time_to_change_is_given_time() -> None:
+    waits = [after(reason, retries=1) for reason in (Reason.OUT_OF_MEMORY, Reason.TPU_INIT_FAILED, Reason.DISK_FULL)]
+    assert waits == [Restart(10.0), Restart(10.0), Restart(60.0)]
+
+
 @pytest.mark.parametrize("reason", sorted(HOPELESS_REASONS))
 def test_what_would_end_the_same_way_again_is_not_tried(reason: Reason) -> None:
     assert isinstance(after(reason, retries=99), GiveUp)

@@ -40,8 +40,8 @@ def run(script: str, tmp_path: Path, *, agent: bool = False) -> str:
 
 
 def test_without_ttl_and_script_it_wakes_the_agent_and_that_is_all(tmp_path: Path) -> None:
-    assert startup_script(1e9, b"") == startup_script(1e9, None)
-    assert run(startup_script(None, None), tmp_path, agent=True) == ""
+    assert startup_script(b"", keeps_ttl=True) == startup_script(None, keeps_ttl=True)
+    assert run(startup_script(None, keeps_ttl=False), tmp_path, agent=True) == ""
     assert (tmp_path / "called").read_text() == f"-ES {tmp_path}/var/lib/tpufleet/lib/current wake\n"
 
 
@@ -49,16 +49,16 @@ def test_a_host_without_an_agent_or_with_a_unit_of_its_own_is_left_alone(tmp_pat
     unit = tmp_path / "etc/systemd/system/tpufleet.service"
     unit.parent.mkdir(parents=True)
     unit.touch()
-    assert run(startup_script(None, PLAIN), tmp_path, agent=True) == "plain 2\n"
+    assert run(startup_script(PLAIN, keeps_ttl=False), tmp_path, agent=True) == "plain 2\n"
     assert not (tmp_path / "called").exists()
 
 
-def test_the_timer_gets_the_end_and_the_program_whole(tmp_path: Path) -> None:
+def test_the_timer_gets_the_program_whole(tmp_path: Path) -> None:
     from tpufleet.host import ttl
 
-    script = startup_script(1795246504.4, None)
+    script = startup_script(None, keeps_ttl=True)
     run(script, tmp_path)
-    assert (tmp_path / "called").read_text() == "- 1795246504\n"
+    assert (tmp_path / "called").read_text() == "-\n"
     assert (tmp_path / "program").read_text() == Path(ttl.__file__).read_text()
 
 
@@ -72,18 +72,18 @@ def test_the_timer_gets_the_end_and_the_program_whole(tmp_path: Path) -> None:
     ],
 )
 def test_the_person_s_script_runs_whatever_its_first_line(tmp_path: Path, own: bytes, said: str) -> None:
-    script = startup_script(1e9, own)
+    script = startup_script(own, keeps_ttl=True)
     assert run(script, tmp_path) == said
     assert (tmp_path / "called").exists()
 
 
 def test_a_program_that_is_no_text_runs_too(tmp_path: Path) -> None:
     program = Path("/bin/true").read_bytes()
-    script = startup_script(None, program)
+    script = startup_script(program, keeps_ttl=False)
     assert run(script, tmp_path) == ""
 
 
 def test_a_script_that_metadata_cannot_hold_is_refused_with_its_size() -> None:
-    assert startup_script(None, b"#" * (LARGEST * 2 // 3))
+    assert startup_script(b"#" * (LARGEST * 2 // 3), keeps_ttl=False)
     with pytest.raises(UsageError, match="346 KB as it is sent, metadata holds 256 KB"):
-        startup_script(None, b"#" * LARGEST)
+        startup_script(b"#" * LARGEST, keeps_ttl=False)

@@ -24,6 +24,7 @@ from tpufleet.cli import (
     status,
     stop,
     sync,
+    watch,
 )
 from tpufleet.cli.output import Output
 from tpufleet.cli.session import Session
@@ -75,6 +76,7 @@ app.command("run")(run.run)
 app.command("runs")(runs.runs)
 app.command("logs")(logs.logs)
 app.command("stop")(stop.stop)
+app.command("watch")(watch.watch)
 app.command("collect")(collect.collect)
 app.command("delete")(delete.delete)
 app.command("doctor")(doctor.doctor)

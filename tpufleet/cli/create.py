@@ -8,7 +8,7 @@ import typer
 
 from tpufleet.cli.arguments import DryRun, Yes, duration, session
 from tpufleet.cli.output import Output
-from tpufleet.cli.render import PLAN_COLUMNS, bill_line, plan_fields, plan_rows, ttl_lines
+from tpufleet.cli.render import PLAN_COLUMNS, bill_line, plan_fields, plan_rows, ttl_lines, unknown_places
 from tpufleet.cli.session import Session
 from tpufleet.errors import CloudUnreachable, Conflict, PermissionDenied
 from tpufleet.model import DeleteNode, Plan, Snapshot, Spec
@@ -91,6 +91,8 @@ def show_plan(out: Output, spec: Spec, plan: Plan) -> None:
         out.table(PLAN_COLUMNS, plan_rows(fields), numbers=("usd/h",))
     if bill := bill_line(plan, trc=spec.cloud.trc):
         out.line(bill)
+    for text in unknown_places(plan):
+        out.line(text)
     for conflict in plan.conflicts:
         out.line(f"in the way: {conflict}")
     if not plan.actions and not plan.conflicts:

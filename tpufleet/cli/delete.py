@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tpufleet.cli.arguments import DryRun, Yes, session
+from tpufleet.cli.arguments import DryRun, Yes, duration, session
 from tpufleet.cli.create import show_plan
 from tpufleet.cli.output import Output
 from tpufleet.cloud.port import ALL_ZONES
@@ -27,6 +28,7 @@ def delete(
         bool, typer.Option("--orphans", help="Only what bears the fleet's label and the file doesn't know, anywhere.")
     ] = False,
     expired: Annotated[bool, typer.Option("--expired", help="Only nodes whose ttl is over.")] = False,
+    timeout: Annotated[str, typer.Option("--timeout", metavar="TIME", help="How long to wait: 90s, 15m.")] = "15m",
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -42,6 +44,7 @@ def delete(
     from tpufleet.ops.observe import survey
 
     this = session(context)
+    limit = duration("--timeout", timeout)
     if sum((bool(nodes), orphans, expired)) > 1:
         raise UsageError("name nodes, or say --orphans, or --expired")
     if (spec := this.spec()).cloud.provider is Provider.INVENTORY:
@@ -58,7 +61,7 @@ def delete(
             lost = f" {len(going)} runs have not ended: {', '.join(going[:3])}." if going else ""
             doomed = listed([_named(action.name, action.zone, there) for action in plan.actions])
             this.out.confirm(f"Delete {doomed}, with all on them?{lost}", yes=yes)
-        proof = operation.delete(fleet, plan, there, everywhere=orphans)
+        proof = operation.delete(fleet, plan, there, everywhere=orphans, limit_s=limit.seconds)
     if not plan.actions:
         this.out.line("nothing to do")
     for item in proof:
@@ -67,7 +70,7 @@ def delete(
         fleet=fleet.spec.fleet,
         dry_run=False,
         deleted=[action.name for action in plan.actions],
-        proof=[{"zone": item.zone, "nodes": item.nodes, "queued_resources": item.queued_resources} for item in proof],
+        proof=[dataclasses.asdict(item) for item in proof],
     )
     if not (nodes or orphans or expired):
         operation.raise_unless_empty(proof)
@@ -94,6 +97,8 @@ def _named(name: str, zone: str, there: Snapshot) -> str:
 
 
 def _proven(item: Proof, fleet: str) -> str:
+    if not item.granted:
+        return f"{item.zone}: not granted to the project, nothing could be listed"
     zone = "all zones" if item.zone == ALL_ZONES else item.zone
     queued = counted(item.queued_resources, "queued resource")
     return f"{zone}: {counted(item.nodes, 'node')}, {queued} of {fleet}"

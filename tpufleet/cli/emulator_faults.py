@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="fault",
     help="Make something go wrong: one command for each kind of fault.",
-    epilog="What lasts is ended by --end or by `clear`, and forgotten when the rehearsal cloud stops.",
+    epilog="What lasts is ended by --end or by `clear`; of what is in force only stock-outs and quotas outlive a stop.",
     rich_markup_mode=None,
     invoke_without_command=True,
 )

@@ -10,6 +10,7 @@ import typer
 from tpufleet.cli.arguments import On, session, shell_line
 from tpufleet.cli.output import Output
 from tpufleet.errors import PartialFailure, UsageError
+from tpufleet.model import NodeState
 
 
 def exec_(
@@ -37,9 +38,16 @@ def exec_(
     results: list[dict[str, object]] = []
     hints: list[str] = []
     with this.fleet("exec") as fleet:
-        hosts = select(hosts_of(fleet, find_nodes(fleet)), on)
+        nodes = find_nodes(fleet)
+        hosts = select(hosts_of(fleet, nodes), on)
         if not hosts:
             raise UsageError("the fleet has no host that is ready", hint="tpufleet create")
+        away = [] if on else [node for node in nodes if node.state is not NodeState.READY]
+        for node in away:
+            why = f"its node is {node.state}"
+            results.append({"host": node.name, "exit_code": None, "stdout": "", "stderr": "", "error": why})
+            hints.append("tpufleet create")
+            _show(this.out, results[-1], alone=False)
         for outcome in fan_out(hosts, lambda host: fleet.connect(host).run(line, timeout_s=timeout)):
             name = outcome.item.name
             if outcome.error:
@@ -51,8 +59,8 @@ def exec_(
                 done = outcome.unwrap()
                 out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
                 results.append({"host": name, "exit_code": done.exit_code, "stdout": out, "stderr": err, "error": None})
-            _show(this.out, results[-1], alone=len(hosts) == 1)
-    order = [str(host.name) for host in hosts]
+            _show(this.out, results[-1], alone=len(hosts) == 1 and not away)
+    order = [*(node.name for node in away), *(str(host.name) for host in hosts)]
     results.sort(key=lambda result: order.index(str(result["host"])))
     this.out.data(command=command, results=results)
     _sum_up(results, next(filter(None, hints), None))

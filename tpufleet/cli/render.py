@@ -83,6 +83,16 @@ def bill_line(plan: Plan, *, trc: bool) -> str:
     return f"{chosen}; on demand {_usd(demand)}, spot {_usd(spot)}, under a TRC grant 0"
 
 
+def unknown_places(plan: Plan) -> list[str]:
+    """Types that no zone of the file is known to have; the table is a copy of Google's, so this is no error."""
+    pools = {action.pool.accelerator: action for action in plan.actions if isinstance(action, CreateNode)}
+    return [
+        f"{name}: none of {', '.join(action.zones)} is known to have it (known: {', '.join(action.pool.type.zones)})"
+        for name, action in pools.items()
+        if not set(action.zones) & set(action.pool.type.zones)
+    ]
+
+
 def _total(prices: Iterable[float | None]) -> float | None:
     known = list(prices)
     return None if None in known else math.fsum(price for price in known if price is not None)

@@ -47,7 +47,7 @@ def classify(
     `details` are the answer's google.rpc details. `project`, `zone` and `member` (who asked, as IAM names them:
     `user:me@example.com`) fill the hint.
     """
-    said = "; ".join((text, *dict.fromkeys(line for line in _descriptions(details) if line not in text)))
+    said = "; ".join((text, *dict.fromkeys(line for line in _descriptions(details) if not _repeats(line, text))))
     info = next((detail for detail in details if _is(detail, "ErrorInfo")), NO_DETAIL)
     meaning, found = _meaning(status, said, info)
     known = {"project": project, "zone": zone or _zone_in(subject), "member": member}
@@ -101,6 +101,12 @@ def _descriptions(details: Iterable[Detail]) -> Iterable[str]:
             for violation in detail.get("violations") or ():
                 if description := str(violation.get("description") or ""):
                     yield description
+
+
+def _repeats(line: str, text: str) -> bool:
+    """Whether `line` says what `text` says already: its words, or the same quota by its name."""
+    named = re.findall(r"'(\w+)'", line)
+    return line in text or any(name in text for name in named)
 
 
 def _retry_info(details: Iterable[Detail]) -> float | None:

@@ -141,7 +141,9 @@ def _labels(path: Path, pool: NodePool) -> Iterator[Finding]:
     for key in pool.labels:
         owner = next((owner for prefix, owner in LABEL_OWNERS.items() if key.startswith(prefix)), None)
         if owner:
-            yield Finding((*path, key), f"the label {key} is {owner}'s own", "choose one that begins otherwise", at_key=True)
+            yield Finding(
+                (*path, key), f"the label {key} is {owner}'s own", "choose one that begins otherwise", at_key=True
+            )
     if len(pool.labels) > MAX_LABELS:
         yield Finding(path, f"a node can have {MAX_LABELS} labels, not {len(pool.labels)}")
 

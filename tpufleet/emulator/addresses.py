@@ -6,7 +6,7 @@ import contextlib
 import errno
 import hashlib
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 from tpufleet.emulator.wire import ApiError
@@ -35,11 +35,14 @@ def usable_port(directory: Path) -> int:
     raise OSError(errno.EADDRINUSE, "no port is free for SSH servers on 127.77.0.0/16")
 
 
-def claim(directory: Path, hosts: int, port: int) -> tuple[int, list[socket.socket]]:
-    """A node number with all its hosts' addresses free, and the sockets that hold them; raises ApiError."""
+def claim(directory: Path, hosts: int, port: int, owned: Container[int] = ()) -> tuple[int, list[socket.socket]]:
+    """A node number that no node has (`owned`) with all its hosts' addresses free, and the sockets that hold them.
+
+    Raises ApiError when there is none.
+    """
     if hosts <= MOST_HOSTS:
         for number in numbers(directory):
-            if sockets := claim_number(number, hosts, port):
+            if number not in owned and (sockets := claim_number(number, hosts, port)):
                 return number, sockets
     raise ApiError("RESOURCE_EXHAUSTED", "The rehearsal cloud has no loopback addresses left for this node.")
 

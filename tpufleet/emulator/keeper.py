@@ -41,7 +41,7 @@ class Keeper:
         self.capacity = self.cloud.capacity
         self.queue = Queue(self)
         self._store = store
-        self._machines = Machines(store, ssh_port, self._view, make_host)
+        self._machines = Machines(store, ssh_port, self._view, make_host, self._numbers)
 
     # What the API asks for. Each returns at once, with the operation that now runs.
 
@@ -263,6 +263,9 @@ class Keeper:
     async def _move(self, node: NodeRecord, worker: int) -> None:
         await self._machines.move(node, worker)
         self.save()
+
+    def _numbers(self) -> set[int]:
+        return {node.number for node in self.cloud.nodes.values() if node.number is not None}
 
     def _view(self, node: NodeRecord, worker: int) -> View:
         name = node.host_name(worker)

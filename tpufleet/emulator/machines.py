@@ -19,11 +19,20 @@ HostMaker = Callable[[Place, View], Host]
 
 
 class Machines:
-    """`view` gives what a worker of a node may ask the cloud for; `make_host` makes hosts of the kind in use."""
+    """`view` gives what a worker of a node may ask the cloud for; `make_host` makes hosts of the kind in use.
+
+    `numbers` are those of all nodes there are, also of those whose hosts are down: their addresses stay theirs.
+    """
 
     def __init__(
-        self, store: Store, ssh_port: int, view: Callable[[NodeRecord, int], View], make_host: HostMaker
+        self,
+        store: Store,
+        ssh_port: int,
+        view: Callable[[NodeRecord, int], View],
+        make_host: HostMaker,
+        numbers: Callable[[], set[int]],
     ) -> None:
+        self._numbers = numbers
         self._store = store
         self._ssh_port = ssh_port
         self._view = view
@@ -72,7 +81,7 @@ class Machines:
         sockets = addresses.claim_number(node.number, count, self._ssh_port) if node.number else []
         if not sockets:
             self._forget(node)
-            node.number, sockets = addresses.claim(self._store.directory, count, self._ssh_port)
+            node.number, sockets = addresses.claim(self._store.directory, count, self._ssh_port, self._numbers())
         return sockets
 
     async def halt(self, node: NodeRecord) -> None:

@@ -88,7 +88,7 @@ class _Worker:
                 return
             seconds = min(self._start_what_can(states), self._keep_limits(states))
             self.sampler.look([state for state in states if state.state is State.RUNNING])
-            self._sleep(seconds, states)
+            self._sleep(min(seconds, POLL_S) if self.starting else seconds, states)
 
     def _settled(self) -> list[RunState]:
         """The states of the runs that have not ended, after closing the attempts of those that are gone."""

@@ -1,8 +1,10 @@
-"""The end of a node's ttl, kept by the node itself: `python3 ttl.py EXPIRES`, as root, from each boot on.
+"""The end of a node's ttl, kept by the node itself: `python3 ttl.py`, as root, from each boot on.
 
 The startup script starts this file, alone, before anything else of ours is on the host (`ops/startup.py`). Worker 0
-waits until EXPIRES (seconds of Unix time) and then deletes its own node through the Cloud TPU API, as the node's
-service account, again and again until the node is gone. What it could do, and why not, stands in `ttl.json`.
+asks the Cloud TPU API when its node was made and how long it may live (the label `tpufleet-ttl`, in seconds), waits
+for the end, and then deletes the node, as the node's service account, again and again until it is gone. A node that
+lost the label meanwhile (`tpufleet adopt --release`) is left alone. What it could do, and why not, stands in
+`ttl.json`.
 
 Everything it needs to know of itself comes from the metadata server. A TPU VM lives in a project of Google's; the
 person's own project is in `tpu-env` alone (https://cloud.google.com/tpu/docs/manage-tpus-tpu-vm).
@@ -10,11 +12,11 @@ person's own project is in `tpu-env` alone (https://cloud.google.com/tpu/docs/ma
 
 from __future__ import annotations
 
+import calendar
 import http.client
 import json
 import os
 import random
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -26,6 +28,8 @@ Json = dict[str, Any]
 
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 TIMEOUT_S = 30.0
+LABEL = "tpufleet-ttl"
+LOOK_AT_NODE_S = 300.0  # a label that was changed or taken away is noticed this late, and always before the end
 LOOK_AT_CLOCK_S = 20.0  # a clock that was stepped, or a sleep of the whole machine, is noticed this late
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 300.0
 
@@ -46,9 +50,21 @@ class Node:
     def is_worker_zero(self) -> bool:
         return self._told("instance/attributes/agent-worker-number").strip() in ("", "0")
 
-    def check(self) -> None:
-        """Raises Trouble when this host couldn't delete its node now, as far as that can be known without doing it."""
-        self._see(self._token())
+    def ends(self) -> float | None:
+        """When its ttl is over, in seconds of Unix time; None when it has none (any more).
+
+        Raises Trouble when this host couldn't delete its node now, as far as that can be known without doing it.
+        """
+        node = self._see(self._token())
+        labels = (node or {}).get("labels")
+        seconds = str(cast("Json", labels).get(LABEL, "")) if isinstance(labels, dict) else ""
+        if node is None or not seconds.isdecimal():
+            return None
+        try:  # `2026-11-21T07:25:03.123456789Z`: Python 3.10 can't read nine digits, and a second is enough
+            made = calendar.timegm(time.strptime(str(node.get("createTime"))[:19], "%Y-%m-%dT%H:%M:%S"))
+        except ValueError:
+            raise Trouble("the Cloud TPU API doesn't say when the node was made") from None
+        return made + float(seconds)
 
     def delete(self) -> bool:
         """Asks for the end of the node, with the queued resource that it belongs to; True when it is gone."""
@@ -140,12 +156,13 @@ def pauses() -> Iterator[float]:
 class Note:
     """`ttl.json`, which the agent's `probe` shows: whether the node could delete itself, and why not."""
 
-    def __init__(self, root: Path, expires: float) -> None:
+    def __init__(self, root: Path) -> None:
         self._at = root / "var/lib/tpufleet/ttl.json"
-        self._expires = expires
+        self._expires: float | None = None
 
-    def write(self, why: str | None) -> None:
-        """`why` it can't, None where it can. A full disk keeps nobody from deleting the node."""
+    def write(self, why: str | None, expires: float | None = None) -> None:
+        """`why` it can't, None where it can; `expires` where it is known. A full disk keeps nobody from deleting."""
+        self._expires = expires or self._expires
         value = {"expires": self._expires, "can_delete": why is None, "why": why}
         aside = self._at.with_name(f".ttl.{os.getpid()}")
         try:
@@ -164,27 +181,34 @@ class Clock(Protocol):
     def sleep(self, seconds: float, /) -> None: ...
 
 
-def wait(node: Node, note: Note, expires: float, clock: Clock = time) -> None:
-    """Returns at `expires` by the clock of that moment; looks on its way whether the node could delete itself.
+def wait(node: Node, note: Note, clock: Clock = time) -> bool:
+    """True when the node's time is over, by its host's clock of that moment; False when it has no ttl (any more).
 
-    What couldn't be done is looked at again, less and less often: a permission may be given later.
+    What couldn't be done is tried again, less and less often: a permission may be given later.
     """
     later = pauses()
-    next_check = clock.monotonic()
-    while (left := expires - clock.time()) > 0:
-        if clock.monotonic() >= next_check:
-            why = trouble_of(node)
-            note.write(why)
-            next_check = float("inf") if why is None else clock.monotonic() + next(later)
-        clock.sleep(min(left, LOOK_AT_CLOCK_S, max(0.1, next_check - clock.monotonic())))
-
-
-def trouble_of(node: Node) -> str | None:
-    try:
-        node.check()
-    except Trouble as trouble:
-        return str(trouble)
-    return None
+    next_look = clock.monotonic()
+    ends: float | None = None
+    while True:
+        looked = clock.monotonic() >= next_look
+        if looked:
+            try:
+                ends = node.ends()
+            except Trouble as trouble:
+                note.write(str(trouble), ends)
+                next_look = clock.monotonic() + next(later)
+            else:
+                if ends is None:
+                    return False
+                note.write(None, ends)
+                next_look = clock.monotonic() + LOOK_AT_NODE_S
+        left = LOOK_AT_CLOCK_S if ends is None else ends - clock.time()
+        if left <= 0:
+            if looked:
+                return True
+            next_look = clock.monotonic()  # once more before the end: it may have been given more time
+            continue
+        clock.sleep(min(left, LOOK_AT_CLOCK_S, max(0.1, next_look - clock.monotonic())))
 
 
 def end(node: Node, note: Note, clock: Clock = time) -> None:
@@ -201,9 +225,8 @@ def end(node: Node, note: Note, clock: Clock = time) -> None:
 
 def main() -> None:
     os.umask(0o022)
-    expires = float(sys.argv[1])
     node = Node()
-    note = Note(Path(os.environ.get("TPUFLEET_HOST_ROOT") or "/"), expires)
+    note = Note(Path(os.environ.get("TPUFLEET_HOST_ROOT") or "/"))
     for pause in pauses():  # at boot the metadata server may still be on its way
         try:
             if not node.is_worker_zero():
@@ -212,8 +235,8 @@ def main() -> None:
         except Trouble as trouble:
             note.write(str(trouble))
             time.sleep(pause)
-    wait(node, note, expires)
-    end(node, note)
+    if wait(node, note):
+        end(node, note)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import importlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import subprocess
+
     from tpufleet.host.places import Places
     from tpufleet.host.records import RunState
 
@@ -41,6 +42,8 @@ class Sampler:
         self._missing: set[str] = set()
 
     def look(self, running: Sequence[RunState]) -> None:
+        import subprocess  # late: a probe, which reads what was found, doesn't pay for it
+
         slots = [",".join(map(str, state.chip_indices)) for state in running if state.chip_indices]
         if not self._is_free() or not slots or time.monotonic() < self._next_s:
             return

@@ -9,20 +9,15 @@ from tpufleet.cloud.port import Pending
 from tpufleet.errors import Conflict, NotFound, StuckOperation, UsageError
 from tpufleet.model import Node, NodeState, Spec
 from tpufleet.ops.fleet import Fleet, pauses
+from tpufleet.ops.observe import all_nodes
 from tpufleet.plan import wanted_nodes
-from tpufleet.ssh.fanout import gather
 
 UPDATE_LIMIT_S = 120.0
 
 
 def find(fleet: Fleet, name: str) -> Node:
     """The node of that name in the zones of the file, whoever made it; raises NotFound or UsageError."""
-    found = [
-        node
-        for outcome in gather(fleet.spec.cloud.zones, fleet.cloud.nodes)
-        for node in outcome.unwrap()
-        if node.name == name
-    ]
+    found = [node for node in all_nodes(fleet) if node.name == name]
     zones = ", ".join(fleet.spec.cloud.zones)
     if not found:
         raise NotFound(f"no node {name} in {zones}", hint="add its zone to cloud.zones in the fleet file")

@@ -37,8 +37,8 @@ def bring_up(fleet: Fleet, actions: Sequence[ToReady], key_line: str, on_ready: 
     raise_failures(fleet, ways, "nodes failed")
 
 
-def remove(fleet: Fleet, actions: Sequence[DeleteNode]) -> None:
+def remove(fleet: Fleet, actions: Sequence[DeleteNode], *, limit_s: float = DELETE_LIMIT_S) -> None:
     """Delete every node at once, then wait until none is there; a name that is still DELETING is not free."""
     doomed = [Removing(fleet, action) for action in actions]
-    settle(fleet, doomed, limit_s=DELETE_LIMIT_S)
+    settle(fleet, doomed, limit_s=limit_s)
     raise_failures(fleet, doomed, "nodes are not deleted")

@@ -92,7 +92,7 @@ class Making(_Way):
         self._clearing = False
         self._again = 0.0
         self._absent = 0
-        self._asked_operation = 0.0
+        self._asked_at = self._asked_operation = 0.0
         self._state = "CREATING"
 
     def ask(self) -> None:
@@ -114,7 +114,7 @@ class Making(_Way):
             self._refused(error)
         else:
             self._absent = 0
-            self._asked_operation = time.monotonic()
+            self._asked_at = self._asked_operation = time.monotonic()
 
     def look(self, claim: Claim | None) -> None:
         if self._clearing:
@@ -163,6 +163,10 @@ class Making(_Way):
         except CloudError as error:
             return error
         if over and claim is None and self._absent >= VANISHED_LOOKS:
+            ttl = self._action.pool.ttl
+            if ttl and now - self._asked_at > ttl.seconds:
+                text = f"its ttl ({ttl}) was over before it was ready"
+                return CloudError(text, where=self.name, hint="a longer ttl in the fleet file")
             return CapacityError("vanished before it was ready", where=self.name)
         return None
 

@@ -179,6 +179,7 @@ class _Host:
             if not checkpoint["verified"]:
                 told = self.done.notes if share.is_known_flaw(checkpoint) else self.done.problems
                 told.append(f"{run} on {self._host.name}: {checkpoint['name']} is not as its manifest says")
+        share.home.mirrored = time.time()
         share.home.write_index()
 
     @contextlib.contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tpufleet.cloud.port import ALL_ZONES
 from tpufleet.errors import PartialFailure
 from tpufleet.model import DeleteNode, Node, Plan, Queued, Snapshot
-from tpufleet.ops.apply import remove
+from tpufleet.ops.apply import DELETE_LIMIT_S, remove
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.observe import hosts_of, probe, survey
 from tpufleet.restart import FINAL_STATES
@@ -16,11 +16,15 @@ from tpufleet.restart import FINAL_STATES
 
 @dataclass(frozen=True)
 class Proof:
-    """What a zone (or ALL_ZONES) still holds of the fleet after the deletion, as the cloud lists it."""
+    """What a zone (or ALL_ZONES) still holds of the fleet after the deletion, as the cloud lists it.
+
+    A zone that isn't `granted` to the project could not be listed.
+    """
 
     zone: str
     nodes: int
     queued_resources: int
+    granted: bool = True
 
 
 def at_risk(fleet: Fleet, plan: Plan, snapshot: Snapshot) -> tuple[str, ...]:
@@ -29,12 +33,14 @@ def at_risk(fleet: Fleet, plan: Plan, snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(str(run["id"]) for view in views for run in view.runs if run["state"] not in FINAL_STATES)
 
 
-def delete(fleet: Fleet, plan: Plan, snapshot: Snapshot, *, everywhere: bool = False) -> tuple[Proof, ...]:
+def delete(
+    fleet: Fleet, plan: Plan, snapshot: Snapshot, *, everywhere: bool = False, limit_s: float = DELETE_LIMIT_S
+) -> tuple[Proof, ...]:
     """Carry out the plan that was made from `snapshot`, wait until all is absent, then list the zones anew.
 
     They are those of the file and those that were touched, or with `everywhere` all that there are.
     """
-    remove(fleet, [action for action in plan.actions if isinstance(action, DeleteNode)])
+    remove(fleet, [action for action in plan.actions if isinstance(action, DeleteNode)], limit_s=limit_s)
     for node in _doomed(plan, snapshot):
         for worker in range(max(len(node.addresses), 1)):
             fleet.trust.forget(f"{node.uid}-w{worker}")
@@ -49,7 +55,10 @@ def prove(fleet: Fleet, zones: Sequence[str]) -> tuple[Proof, ...]:
     def counted(things: Sequence[Node | Queued], zone: str) -> int:
         return sum(zone in (thing.zone, ALL_ZONES) for thing in things)
 
-    return tuple(Proof(zone, counted(found.nodes, zone), counted(found.queued, zone)) for zone in zones)
+    return tuple(
+        Proof(zone, counted(found.nodes, zone), counted(found.queued, zone), zone not in found.not_granted)
+        for zone in zones
+    )
 
 
 def raise_unless_empty(proof: Sequence[Proof]) -> None:

@@ -15,7 +15,7 @@ from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.observe import observe
 from tpufleet.paths import LocalPaths
 from tpufleet.plan import wanted_nodes
-from tpufleet.text import size
+from tpufleet.text import listed, size
 
 LOW_DISK = 2 << 30
 
@@ -38,7 +38,7 @@ def local_findings(spec: Spec, paths: LocalPaths) -> Iterator[Finding]:
     free = shutil.disk_usage(paths.directory).free
     yield Finding("disk", free > LOW_DISK, f"{size(free)} free at home", "free some space, or move the fleet file")
     if spec.code is None:
-        yield Finding("code", False, "the file names no repository", "add code.repo to the fleet file")
+        yield Finding("code", True, "the file names no repository; add code.repo to run trainings")
         return
     try:
         code = resolve(spec.code, paths.directory)
@@ -56,7 +56,10 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
     except TpufleetError as error:
         yield Finding("cloud", False, str(error), error.hint)
         return
-    yield Finding("cloud", True, f"answers in {', '.join(fleet.spec.cloud.zones)}")
+    answering = [zone for zone in fleet.zones if zone not in snapshot.not_granted]
+    yield Finding("cloud", True, f"answers in {', '.join(answering)}")
+    for zone in snapshot.not_granted:
+        yield Finding("cloud", False, f"{zone} is not granted to the project", "take it out of cloud.zones in the file")
     yield from _node_findings(fleet, snapshot)
     for view in snapshot.hosts:
         yield from _host_findings(view)
@@ -67,7 +70,12 @@ def _node_findings(fleet: Fleet, snapshot: Snapshot) -> Iterator[Finding]:
     there = {node.name: node for node in snapshot.nodes}
     missing = [name for name in wanted if name not in there or there[name].state is not NodeState.READY]
     ready = len(wanted) - len(missing)
-    yield Finding("nodes", not missing, f"{ready} of {len(wanted)} nodes are ready", "tpufleet create")
+    away = listed([f"{name} {there[name].state if name in there else 'absent'}" for name in missing])
+    text = f"{ready} of {len(wanted)} nodes are ready" + (f": {away}" if away else "")
+    yield Finding("nodes", not missing, text, "tpufleet create")
+    for node in snapshot.nodes:
+        if node.health not in ("HEALTHY", "HEALTH_UNSPECIFIED", ""):
+            yield Finding(node.name, False, f"its health is {node.health}", f"tpufleet delete {node.name}, then create")
     surplus = sorted(name for name, node in there.items() if name not in wanted and not node.adopted)
     if surplus:
         yield Finding("nodes", False, f"not in the file: {', '.join(surplus)}", "tpufleet create --dry-run")

@@ -14,7 +14,7 @@ from tpufleet.ssh.fanout import gather
 from tpufleet.text import lasted
 
 FIRST_PAUSE_S = 0.1
-REMINDER_S = 60.0  # between two lines about a node that nothing happens to
+REMINDER_S = 20.0  # between two lines about a node that nothing happens to
 LONGEST_PAUSE_S = 2.0  # what a person waits for nothing: a create is to be over 3 s after its slowest node
 
 

@@ -47,7 +47,8 @@ class RunHome:
     """One run's directory at home.
 
     `collected` remembers size and mtime on the host of each file that is here, `log_cut` how much had been cut out of
-    the log that is here, `told` the broken checkpoints that people were told of.
+    the log that is here, `told` the broken checkpoints that people were told of, `mirrored` when all was as on the
+    host (Unix time).
     """
 
     directory: Path
@@ -55,6 +56,7 @@ class RunHome:
     collected: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     log_cut: int = 0
     told: list[str] = field(default_factory=list[str])
+    mirrored: float = 0.0
     log_cut_there: int = 0
 
     @classmethod
@@ -70,7 +72,7 @@ class RunHome:
         if directory.is_dir() and index.get("life") != life:
             _move_aside(directory, runs.parent / "earlier")
             index = {}
-        home = cls(directory, life, index.get("files", {}), index.get("log_cut", 0), index.get("told", []))
+        home = cls(directory, life, **_known(index))
         if not index:
             directory.mkdir(parents=True, exist_ok=True)
             home.write_index()  # whose life it is must be known before the first byte comes
@@ -153,8 +155,8 @@ class RunHome:
         for folder, _, _ in os.walk(self.directory / PARTS, topdown=False):
             with contextlib.suppress(OSError):  # not empty: a part that waits for the next try
                 Path(folder).rmdir()
-        known = {"life": self.life, "files": self.collected, "log_cut": self.log_cut, "told": self.told}
-        write_json(self.directory / INDEX, known)
+        known = {"log_cut": self.log_cut, "told": self.told, "mirrored": self.mirrored}
+        write_json(self.directory / INDEX, {"life": self.life, "files": self.collected, **known})
 
     def to_restore(self) -> list[tuple[str, Path]]:
         """What another host must have so that the run goes on there as if it had been there before: its files, and
@@ -210,10 +212,20 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
 def _index(directory: Path) -> dict[str, Any]:
     try:
         index: Any = json.loads((directory / INDEX).read_text())
-        known = {"log_cut": int(index.get("log_cut", 0)), "told": [str(name) for name in index.get("told", [])]}
-        return {"life": str(index["life"]), "files": dict(index["files"]), **known}
+        return {**index, "life": str(index["life"]), "files": dict(index["files"])}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+def _known(index: Mapping[str, Any]) -> dict[str, Any]:
+    """An index as the fields of a RunHome."""
+    fields = {name: index[name] for name in ("log_cut", "told", "mirrored") if name in index}
+    return {"collected": index.get("files", {}), **fields}
+
+
+def last_mirrored(directory: Path) -> float:
+    """When a run's files last came home, in Unix time; 0 for never."""
+    return float(_index(directory).get("mirrored", 0.0))
 
 
 def _move_aside(directory: Path, earlier: Path) -> None:

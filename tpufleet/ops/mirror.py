@@ -8,7 +8,7 @@ from typing import Any
 from tpufleet.model import JobSpec, Snapshot
 from tpufleet.ops.collect import Collected, collect, write_runs
 from tpufleet.ops.fleet import Fleet
-from tpufleet.ops.home import INDEX, RunHome, mirrored_step, read_runs
+from tpufleet.ops.home import RunHome, last_mirrored, mirrored_step, read_runs
 from tpufleet.ops.runs import Located
 from tpufleet.restart import FINAL_STATES
 from tpufleet.state.lock import locked
@@ -25,7 +25,7 @@ def due(fleet: Fleet, runs: Mapping[str, Located], now: float) -> frozenset[str]
         for run, item in runs.items()
         if item.state.get("attempts")
         and item.state["state"] not in FINAL_STATES
-        and now - _last_time(fleet, run) >= _interval_s(fleet, item.state)
+        and now - last_mirrored(fleet.paths.runs / run) >= _interval_s(fleet, item.state)
     )
 
 
@@ -57,13 +57,6 @@ def home_states(fleet: Fleet) -> dict[str, dict[str, Any]]:
 def with_mirrored(fleet: Fleet, states: Iterable[Run]) -> list[Run]:
     """The runs with `mirrored_step`: what would be left of each if its host vanished now."""
     return [{**state, "mirrored_step": mirrored_step(fleet.paths.runs / str(state["id"]))} for state in states]
-
-
-def _last_time(fleet: Fleet, run: str) -> float:
-    try:
-        return (fleet.paths.runs / run / INDEX).stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _interval_s(fleet: Fleet, state: Run) -> float:

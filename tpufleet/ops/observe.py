@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from tpufleet import labels
@@ -25,27 +26,34 @@ Look = Callable[[str], Sequence[Thing]]
 def observe(fleet: Fleet) -> Snapshot:
     """Two calls to the cloud per zone, one probe per host, side by side. A host that fails says so in its view."""
     found = survey(fleet.spec, fleet.cloud, fleet.zones)
-    return Snapshot(found.nodes, probe(fleet, hosts_of(fleet, found.nodes)), found.queued)
+    return replace(found, hosts=probe(fleet, hosts_of(fleet, found.nodes)))
 
 
 def survey(spec: Spec, cloud: Cloud, zones: Sequence[str]) -> Snapshot:
     """The nodes and queued resources in `zones` that bear the fleet's label: found without local state."""
     looks: list[tuple[Look, str]] = [(look, zone) for look in (cloud.nodes, cloud.queued) for zone in zones]
-    things = _granted(gather(looks, lambda pair: pair[0](pair[1])))
+    outcomes = gather(looks, lambda pair: pair[0](pair[1]))
+    things = _granted(outcomes)
+    refused = {outcome.item[1] for outcome in outcomes if isinstance(outcome.error, ZoneNotGranted)}
     found = sorted((thing for part in things for thing in part), key=lambda thing: (natural(thing.name), thing.zone))
     ours = [thing for thing in found if labels.fleet_of(thing.labels) == spec.fleet]
     return Snapshot(
         nodes=tuple(thing for thing in ours if isinstance(thing, Node)),
         queued=tuple(thing for thing in ours if isinstance(thing, Queued)),
         others=tuple(thing for thing in found if isinstance(thing, Node) and thing not in ours),
+        not_granted=tuple(zone for zone in zones if zone in refused),
     )
 
 
 def find_nodes(fleet: Fleet) -> tuple[Node, ...]:
     """The fleet's nodes, as the cloud lists them now."""
-    found = _granted(gather(fleet.zones, fleet.cloud.nodes))
-    ours = [node for nodes in found for node in nodes if labels.fleet_of(node.labels) == fleet.spec.fleet]
+    ours = [node for node in all_nodes(fleet) if labels.fleet_of(node.labels) == fleet.spec.fleet]
     return tuple(sorted(ours, key=lambda node: natural(node.name)))
+
+
+def all_nodes(fleet: Fleet) -> list[Node]:
+    """Everybody's nodes in the fleet's zones."""
+    return [node for nodes in _granted(gather(fleet.zones, fleet.cloud.nodes)) for node in nodes]
 
 
 def hosts_of(fleet: Fleet, nodes: Iterable[Node]) -> tuple[Host, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from tpufleet import labels
 from tpufleet.cloud.port import NodeRequest
 from tpufleet.model import CreateNode, NodePool
@@ -17,15 +15,14 @@ DEFAULT_SCOPES = ("cloud-platform",)  # fixed at creation; Google's default can 
 def node_request(fleet: Fleet, action: CreateNode, zone: str, key_line: str) -> NodeRequest:
     """`key_line` is the operator's public key; the node's hosts make an account with it. Raises UsageError."""
     pool, cloud = action.pool, fleet.spec.cloud
-    expires = time.time() + pool.ttl.seconds if pool.ttl else None
     return NodeRequest(
         name=action.name,
         zone=zone,
         accelerator=pool.accelerator,
         runtime=pool.runtime or pool.type.runtime,
         spot=pool.spot,
-        labels=_labels(fleet, pool, expires),
-        metadata=_metadata(fleet, pool, expires, key_line),
+        labels=_labels(fleet, pool),
+        metadata=_metadata(fleet, pool, key_line),
         network=cloud.network,
         subnetwork=cloud.subnetwork,
         external_ips=cloud.external_ips,
@@ -38,19 +35,19 @@ def node_request(fleet: Fleet, action: CreateNode, zone: str, key_line: str) -> 
     )
 
 
-def _labels(fleet: Fleet, pool: NodePool, expires: float | None) -> dict[str, str]:
+def _labels(fleet: Fleet, pool: NodePool) -> dict[str, str]:
     ours = {labels.FLEET: str(fleet.spec.fleet), labels.POOL: str(pool.name)}
-    if expires is not None:
-        ours[labels.EXPIRES] = f"{expires:.0f}"
+    if pool.ttl:
+        ours[labels.TTL] = f"{pool.ttl.seconds:.0f}"
     return {**{str(key): str(value) for key, value in pool.labels.items()}, **ours}
 
 
-def _metadata(fleet: Fleet, pool: NodePool, expires: float | None, key_line: str) -> dict[str, str]:
+def _metadata(fleet: Fleet, pool: NodePool, key_line: str) -> dict[str, str]:
     own = (fleet.paths.directory / pool.startup_script).read_bytes() if pool.startup_script else None
     return {
         "ssh-keys": f"{fleet.spec.ssh.user}:{key_line}",
         "enable-guest-attributes": "TRUE",
-        "startup-script": startup_script(expires, own),
+        "startup-script": startup_script(own, keeps_ttl=pool.ttl is not None),
     }
 
 

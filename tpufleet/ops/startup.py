@@ -14,7 +14,7 @@ LARGEST = 256 * 1024
 
 # In the background and first: the person's script may take long, or never end.
 TIMER = """\
-python3 - {expires:.0f} <<'END-OF-TPUFLEETS-TIMER' &
+python3 - <<'END-OF-TPUFLEETS-TIMER' &
 {program}
 END-OF-TPUFLEETS-TIMER
 """
@@ -34,14 +34,14 @@ END-OF-THE-SCRIPT
 """
 
 
-def startup_script(expires: float | None, user_script: bytes | None) -> str:
-    """The script that keeps the node's ttl (`expires`, in Unix time) if it has one, wakes the agent if the host has
-    one, so that its runs go on, and then becomes the person's own, if there is one.
+def startup_script(user_script: bytes | None, *, keeps_ttl: bool) -> str:
+    """The script that keeps the node's ttl if it has one, wakes the agent if the host has one, so that its runs go
+    on, and then becomes the person's own, if there is one.
 
-    The timer is `host/ttl.py`, which asks the metadata server and the API for all else, so nothing but a number and a
-    text that is ours, or is base64, is put into the script. Raises UsageError when it is too large.
+    The timer is `host/ttl.py`, which asks the metadata server and the API for all it needs, so nothing but texts that
+    are ours, or are base64, is put into the script. Raises UsageError when it is too large.
     """
-    timer = "" if expires is None else TIMER.format(expires=expires, program=_program())
+    timer = TIMER.format(program=_program()) if keeps_ttl else ""
     script = f"#!/bin/bash\n{timer}{WAKE}{_hand_over(user_script) if user_script else ''}"
     if len(script.encode()) > LARGEST:
         raise UsageError(

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tpufleet.errors import CloudError, PartialFailure, StateError, TpufleetError, UsageError
+from tpufleet.errors import TpufleetError
 from tpufleet.model import AwaitNode, Code, HostView, Plan, RunSpec, Snapshot, Spec
 from tpufleet.ops.create import create, resolve_code
 from tpufleet.ops.fleet import Fleet
-from tpufleet.ops.mend import Mending, mend
+from tpufleet.ops.mend import REMADE, Mending, mend
 from tpufleet.ops.mirror import due, home_states, keep, mirror
 from tpufleet.ops.observe import hosts_of, observe, probe, survey
 from tpufleet.ops.planned import planned
@@ -45,7 +45,15 @@ class Seen:
     runs: Mapping[str, Located]
     states: States
     lost: tuple[str, ...] = ()
+    sent: frozenset[str] = frozenset()  # the runs that the journal knows of, wherever they are
     left: bool = True  # whether the file wants any node that is still to be kept
+
+    @property
+    def ended(self) -> States | None:
+        """The runs' ends when all have ended; None before. Those of earlier days, which only home knows, don't count."""
+        ends = {run: self.states[run] for run in {*self.runs, *self.sent} if run in self.states}
+        over = all(state["state"] in FINAL_STATES for state in ends.values())
+        return ends if over and not self.lost and self.sent <= ends.keys() else None
 
 
 @dataclass
@@ -105,10 +113,10 @@ class Watch:
         seen = self._look()
         mending = self._mending(seen)
         busy = self._mender is not None and self._mender.is_alive()
-        if any(not isinstance(action, AwaitNode) for action in mending.actions) and not busy:
-            if time.monotonic() >= self._rest_until:
-                self._mender = threading.Thread(target=self._mend_aside, name="mend", daemon=True)
-                self._mender.start()
+        needed = any(not isinstance(action, AwaitNode) for action in mending.actions)
+        if needed and not busy and time.monotonic() >= self._rest_until:
+            self._mender = threading.Thread(target=self._mend_aside, name="mend", daemon=True)
+            self._mender.start()
         return self._care(seen)
 
     def wait(self, seconds: float) -> None:
@@ -133,18 +141,13 @@ class Watch:
         with self._guarded("home"):
             keep(self._fleet, {run: item.state for run, item in runs.items()})
         states: States = {**home_states(self._fleet), **{run: item.state for run, item in runs.items()}}
-        return Seen(there, runs, states, self._lost(there))
-
-    def _lost(self, there: Snapshot) -> tuple[str, ...]:
+        sent = self._fleet.journal.placements()
         if "cloud" in self._said:
-            return ()
-        return lost_runs(
-            there.nodes,
-            there.hosts,
-            sent=self._fleet.journal.placements(),
-            home=home_states(self._fleet),
-            zones=self._fleet.spec.cloud.zones,
-        )
+            lost: tuple[str, ...] = ()
+        else:
+            zones = self._fleet.spec.cloud.zones
+            lost = lost_runs(there.nodes, there.hosts, sent=sent, home=states, zones=zones)
+        return Seen(there, runs, states, lost, frozenset(sent))
 
     # ---------------------------------------------------------------------------------------------------- the nodes
 
@@ -155,7 +158,10 @@ class Watch:
         journal = self._fleet.journal
         mending = mend(self._fleet.spec, seen.there, journal.marks(), journal.taken_down(), time.time())
         for subject, text in mending.notes:
-            self._tell(f"{subject} ", text)
+            self._tell(f"note of {subject}", text, subject=subject)
+        for (subject, mark), value in mending.marks.items():
+            if mark != REMADE:  # that one belongs to the deed
+                journal.mark(subject, mark, value)
         seen.left = bool(mending.left) or not self._fleet.spec.nodes
         return mending
 
@@ -165,7 +171,8 @@ class Watch:
             seen = Seen(observe(self._fleet), {}, {})
             mending = self._mending(seen)
             for (subject, mark), value in mending.marks.items():
-                self._fleet.journal.mark(subject, mark, value)
+                if mark == REMADE:
+                    self._fleet.journal.mark(subject, mark, value)
             answering = [run for view in seen.there.hosts if view.host.name in mending.bad_hosts for run in view.runs]
             with self._guarded("home"):  # the last chance to have what lies on machines that are given up
                 if answering:
@@ -216,10 +223,11 @@ class Watch:
         views = [view for view in seen.there.hosts if view.probe and view.host.name not in mending.bad_hosts]
         sent = self._fleet.journal.placements()
         room = None if not mending.actions else _room(views)
+        largest = max((len(view.chips) for view in views), default=0)
         for (job, _), (runs, code) in self._planned(seen.lost).items():
             chosen: list[RunSpec] = []
             for run in runs:
-                chips = 4 if run.spec.whole_host else max(1, run.spec.chips)
+                chips = largest if run.spec.whole_host else max(1, run.spec.chips)
                 if room is None or room >= chips:
                     room = None if room is None else room - chips
                     chosen.append(run)
@@ -229,8 +237,9 @@ class Watch:
                 self._tell(job, f"{listed(missing)} is not set here, so its runs can't go on: tpufleet run {job}")
             elif chosen and views:
                 home = {run: seen.states[run] for run in seen.lost if run in seen.states}
-                plan = plan_launch(chosen, seen.there.hosts, home=home, sent=sent)
-                values = {name: os.environ[name] for name in secrets}
+                unheard = [view for view in seen.there.hosts if not view.probe]
+                plan = plan_launch(chosen, [*views, *unheard], home=home, sent=sent)
+                values = {str(name): os.environ[name] for name in secrets}
                 send(self._fleet, chosen, plan, views, code=code, secrets=values, home=home)
                 self._wake.set()
 
@@ -246,21 +255,21 @@ class Watch:
             else:
                 found.setdefault((known[0].job, known[1].commit), ([], known[1]))[0].append(known[0])
         if unknown:
-            self._tell("journal ", f"does not know what {counted(len(unknown), 'run')} were: tpufleet run JOB")
+            self._tell("journal", f"does not know what {counted(len(unknown), 'run')} were: tpufleet run JOB")
         return found
 
     # ------------------------------------------------------------------------------------------------------ telling
 
-    def _tell(self, subject: str, text: str | None, *, good: str | None = None) -> None:
+    def _tell(self, about: str, text: str | None, *, subject: str | None = None, good: str | None = None) -> None:
         """Say it when it is news; None: all is well (again)."""
-        before = self._said.get(subject)
+        before = self._said.get(about)
         if text is None:
-            self._said.pop(subject, None)
+            self._said.pop(about, None)
             if before is not None and good:
-                self._fleet.say(subject, good, "done")
+                self._fleet.say(subject or about, good, "done")
         elif text != before:
-            self._said[subject] = text
-            self._fleet.say(subject.strip(), text)
+            self._said[about] = text
+            self._fleet.say(subject or about, text)
 
     @contextlib.contextmanager
     def _guarded(self, what: str) -> Generator[_Outcome]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,6 +44,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._turn = threading.RLock()
         with self._guarded():
             self._db = self._opened()
             self._inode = path.stat().st_ino
@@ -166,7 +168,8 @@ class Journal:
     @contextlib.contextmanager
     def _guarded(self) -> Generator[None]:
         try:
-            yield
+            with self._turn:
+                yield
         except (sqlite3.Error, OSError, ValueError) as error:
             raise StateError(
                 f"the journal {self._path} can't be used: {error}",
