@@ -76,7 +76,7 @@ def test_a_stock_out_sends_to_the_next_zone_which_is_found_again_without_local_s
     forget(two_zones)
     assert "nothing to do" in two_zones.run("create").stdout
     proof = two_zones.json("delete", "--yes")["proof"]
-    assert proof == [{"zone": zone, "nodes": 0, "queued_resources": 0} for zone in ZONES]
+    assert proof == [{"zone": zone, "nodes": 0, "queued_resources": 0, "granted": True} for zone in ZONES]
 
 
 def test_when_no_zone_has_chips_the_end_says_what_was_tried_for_how_long_and_the_exit_code_is_3(
@@ -268,7 +268,7 @@ def test_orphans_are_found_by_label_in_zones_that_the_file_does_not_name(two_zon
     assert [(action["node"], action["zone"]) for action in would] == [("tpu-0", ZONES[0])]
     gone = two_zones.json("delete", "--orphans", "--yes")
     assert gone["deleted"] == ["tpu-0"]
-    assert gone["proof"] == [{"zone": "-", "nodes": 0, "queued_resources": 0}]
+    assert gone["proof"] == [{"zone": "-", "nodes": 0, "queued_resources": 0, "granted": True}]
 
 
 def test_expired_nodes_are_deleted_when_asked(two_zones: Project) -> None:

@@ -51,7 +51,7 @@ def test_from_create_to_the_proof_that_all_is_gone(tmp_path: Path) -> None:
 
         assert "tpu-1" in project.run("delete", "--dry-run").stdout
         proof = project.json("delete", "--yes")
-        assert proof["proof"] == [{"zone": "us-central1-b", "nodes": 0, "queued_resources": 0}]
+        assert proof["proof"] == [{"zone": "us-central1-b", "nodes": 0, "queued_resources": 0, "granted": True}]
         assert "nothing to do" in project.run("delete", "--yes").stdout
 
         project.run("create")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -137,6 +140,19 @@ def test_the_same_run_typed_again_goes_on_from_home(fleet: Project) -> None:
     assert [attempt["reason"] for attempt in state["attempts"]] == ["preempted", None]
 
 
+def test_without_the_journal_a_watch_says_what_it_cannot_send_on_and_run_typed_again_does(fleet: Project) -> None:
+    fleet.run("run", "saves", "--set", "seed=0")
+    until(lambda: saved(fleet, "saves-seed0"), "a checkpoint")
+    fleet.run("watch", "--once")
+    for file in (fleet.directory / ".tpufleet").glob("journal.db*"):
+        file.unlink()
+    fault(fleet, "vanish", "tpu-0")
+    assert "saves-seed0 had not ended" in fleet.run("watch", "--once").stderr
+    gate(fleet).touch()
+    fleet.run("run", "saves", "--set", "seed=0", "--follow")
+    assert fleet.json("runs", "saves")["runs"][0]["resumed_from"] == "step-00000010"
+
+
 def test_done_again_from_the_start_it_does_not_go_on_from_home(fleet: Project) -> None:
     gate(fleet).touch()
     fleet.run("run", "saves", "--set", "seed=0", "--follow")
@@ -252,3 +268,23 @@ def test_a_broken_checkpoint_of_a_run_that_has_ended_is_a_problem_once(fleet: Pr
     second = fleet.json("collect")
     assert second["problems"] == []
     assert "step-00000020" in second["notes"][0]
+
+
+def test_on_a_terminal_it_is_a_table_with_the_step_that_is_home(fleet: Project) -> None:
+    fleet.run("run", "saves")
+    terminal, screen = pty.openpty()
+    words = [sys.executable, "-m", "tpufleet", "watch", "--until-done", "--interval", "1s"]
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "150"}
+    watching = subprocess.Popen(words, cwd=fleet.directory, env=env, stdin=screen, stdout=screen, stderr=screen)
+    os.close(screen)
+    seen = b""
+    until(lambda: is_home(fleet, "saves-seed0") and is_home(fleet, "saves-seed1"), "step 10 to be home")
+    gate(fleet).touch()
+    with contextlib.suppress(OSError):  # Linux's way to say that nobody has the terminal open any more
+        while chunk := os.read(terminal, 65536):
+            seen += chunk
+    os.close(terminal)
+    assert watching.wait(timeout=30) == 0, seen.decode(errors="replace")[-2000:]
+    assert b"HOME" in seen
+    assert b"tpu-0 READY" in seen
+    assert b"Traceback" not in seen

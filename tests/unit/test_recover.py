@@ -112,7 +112,7 @@ def test_a_preempted_node_is_deleted_and_made_anew_and_a_vanished_one_made_anew(
 
 
 def test_a_node_over_its_ttl_is_deleted_and_not_made_again() -> None:
-    over = node(labels={labels.EXPIRES: f"{NOW - 1:.0f}"})
+    over = node(labels={labels.TTL: "60"}, created=datetime.fromtimestamp(NOW - 61, UTC).isoformat())
     found = mending([over], [view()])
     assert words(found.actions) == ["DeleteNode"]
     assert not found.left

@@ -111,15 +111,16 @@ def _picture(out: Output, fleet: Fleet, *, moving: bool) -> Generator[Show]:
 
     events: deque[Event] = deque(maxlen=LAST_EVENTS)
     table: list[Any] = []
-    with Live(console=out.console(), get_renderable=lambda: Group(*table, *lines()), refresh_per_second=4):
 
-        def lines() -> list[Text]:
-            return [Text(clean(f"{event.subject}: {event.text}"), STYLES[event.state]) for event in list(events)]
+    def drawn() -> Any:
+        said = [Text(clean(f"{event.subject}: {event.text}"), STYLES[event.state]) for event in list(events)]
+        return Group(*table, *said)
 
-        def show(fleet: Fleet, seen: Seen) -> None:
-            table[:] = [_nodes_line(seen), rich_table(COLUMNS, _rows(fleet, seen), numbers=("step", "home")), Text("")]
+    def show(fleet: Fleet, seen: Seen) -> None:
+        table[:] = [_nodes_line(seen), rich_table(COLUMNS, _rows(fleet, seen), numbers=("step", "home")), Text("")]
 
-        fleet.emit = events.append
+    fleet.emit = events.append
+    with Live(console=out.console(), get_renderable=drawn, refresh_per_second=4):
         yield show
 
 

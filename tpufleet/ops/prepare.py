@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpufleet.errors import HostFault, TpufleetError, Unreachable
-from tpufleet.model import Code, Host, HostView, Node, Provider
+from tpufleet.model import Code, Host, HostView, Node, NodeState, Provider
 from tpufleet.ops.code import Bring, Synced, syncing
 from tpufleet.ops.fleet import Fleet, pauses
 from tpufleet.ops.observe import hosts_of
@@ -17,6 +17,7 @@ from tpufleet.ssh.fanout import Crew, Outcome
 BOOT_LIMIT_S = 300.0  # a VM that was made or started just now
 THERE_LIMIT_S = 20.0  # one that has been there before; it may be rebooting
 AT_ONCE = 32
+LOOK_AT_NODE_S = 5.0  # while a host is silent: is its node still there?
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,23 @@ def _first_answer(fleet: Fleet, work: _Work) -> Mapping[str, Any]:
         agent = fleet.agent(work.host)
         return agent.ship_and_ask("probe", {}) if work.fresh else agent.ask("probe", {})
 
-    said = False
-    for _ in pauses(limit_s=work.limit_s):
+    said, looked = False, 0.0
+    for passed in pauses(limit_s=work.limit_s):
         try:
             return ask()
         except Unreachable as error:
             if not said:
                 fleet.say(work.host.name, f"waiting for SSH ({error.message})")
                 said = True
+        if passed - looked > LOOK_AT_NODE_S:
+            looked = passed
+            _refuse_if_gone(fleet, work.host)
     return ask()
+
+
+def _refuse_if_gone(fleet: Fleet, host: Host) -> None:
+    """A host whose node was taken away meanwhile isn't waited for. Raises HostFault."""
+    there = [node for node in fleet.cloud.nodes(host.zone) if node.name == host.node]
+    if not any(host.identity == f"{node.uid}-w{host.worker}" and node.state is NodeState.READY for node in there):
+        state = there[0].state if there else "gone"
+        raise HostFault(f"its node is {state}", kind="node-gone", where=host.name, hint="tpufleet create")

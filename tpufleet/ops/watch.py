@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +32,8 @@ from tpufleet.state.lock import locked
 from tpufleet.text import counted, listed
 
 MEND_LIMIT_S = 300.0  # of one try to bring nodes up; then others may have their turn with the fleet
+CLOUD = "the cloud"  # what is told of has a space in its name, which no run or host can have
+TRIES = 3  # to bring home what can't be had
 FIRST_REST_S, LONGEST_REST_S = 15.0, 300.0  # between tries that failed
 
 States = dict[str, Mapping[str, Any]]
@@ -46,14 +48,15 @@ class Seen:
     states: States
     lost: tuple[str, ...] = ()
     sent: frozenset[str] = frozenset()  # the runs that the journal knows of, wherever they are
+    not_home: frozenset[str] = frozenset()  # runs that have ended, and what they left has still to come home
     left: bool = True  # whether the file wants any node that is still to be kept
 
     @property
     def ended(self) -> States | None:
-        """The runs' ends when all have ended; None before. Those of earlier days, which only home knows, don't count."""
+        """The runs' ends when all have ended; None before. What only home knows is of earlier days."""
         ends = {run: self.states[run] for run in {*self.runs, *self.sent} if run in self.states}
         over = all(state["state"] in FINAL_STATES for state in ends.values())
-        return ends if over and not self.lost and self.sent <= ends.keys() else None
+        return ends if over and not (self.lost or self.not_home) and self.sent <= ends.keys() else None
 
 
 @dataclass
@@ -90,7 +93,7 @@ class Watch:
         self._reload = reload
         self._lock = SharedLock(fleet.paths.lock, fleet.command)
         self._said: dict[str, str] = {}
-        self._brought: set[tuple[str, str, int]] = set()  # runs that have ended and are home
+        self._brought: Counter[tuple[str, str, int]] = Counter()  # runs that have ended: TRIES for what is home
         self._mender: threading.Thread | None = None
         self._bug: BaseException | None = None
         self._rest_s = 0.0
@@ -129,31 +132,39 @@ class Watch:
     def _look(self) -> Seen:
         """What is there. A cloud that doesn't answer is said once, and the hosts of the last look are asked."""
         self._fleet.journal.reopen_if_replaced()
-        with self._guarded("file"):
+        with self._guarded("the fleet file"):
             self._fleet.spec = self._reload()
-        with self._guarded("cloud"):
+        with self._guarded(CLOUD):
             found = survey(self._fleet.spec, self._fleet.cloud, self._fleet.spec.cloud.zones)
             self._last = replace(found, hosts=())
         there = replace(self._last, hosts=probe(self._fleet, hosts_of(self._fleet, self._last.nodes)))
         for view in there.hosts:
             self._tell(view.host.name, None if view.probe else f"silent: {view.error}", good="heard")
         runs = located(there.hosts)
-        with self._guarded("home"):
+        with self._guarded("the runs' states"):
             keep(self._fleet, {run: item.state for run, item in runs.items()})
         states: States = {**home_states(self._fleet), **{run: item.state for run, item in runs.items()}}
         sent = self._fleet.journal.placements()
-        if "cloud" in self._said:
+        if CLOUD in self._said:
             lost: tuple[str, ...] = ()
         else:
             zones = self._fleet.spec.cloud.zones
             lost = lost_runs(there.nodes, there.hosts, sent=sent, home=states, zones=zones)
+        if all(view.probe for view in there.hosts):
+            self._say_forgotten([run for run in states if run not in runs and run not in sent], states)
         return Seen(there, runs, states, lost, frozenset(sent))
+
+    def _say_forgotten(self, runs: Sequence[str], states: States) -> None:
+        """Runs that are nowhere and not in the journal (it was deleted): what they were, only the file can tell."""
+        unfinished = [run for run in runs if states[run]["state"] not in FINAL_STATES]
+        said = f"{listed(unfinished, 3)} had not ended and can't be sent on by itself: tpufleet run JOB goes on with it"
+        self._tell("the unfinished", said if unfinished else None)
 
     # ---------------------------------------------------------------------------------------------------- the nodes
 
     def _mending(self, seen: Seen) -> Mending:
         """What the nodes need; nothing while the cloud can't be asked."""
-        if "cloud" in self._said:
+        if CLOUD in self._said:
             return Mending()
         journal = self._fleet.journal
         mending = mend(self._fleet.spec, seen.there, journal.marks(), journal.taken_down(), time.time())
@@ -167,14 +178,14 @@ class Watch:
 
     def _mend(self) -> None:
         """Make the nodes as they are wanted, by what is there once nobody else changes it."""
-        with self._guarded("nodes") as outcome, self._lock.held():
+        with self._guarded("the nodes") as outcome, self._lock.held():
             seen = Seen(observe(self._fleet), {}, {})
             mending = self._mending(seen)
             for (subject, mark), value in mending.marks.items():
                 if mark == REMADE:
                     self._fleet.journal.mark(subject, mark, value)
             answering = [run for view in seen.there.hosts if view.host.name in mending.bad_hosts for run in view.runs]
-            with self._guarded("home"):  # the last chance to have what lies on machines that are given up
+            with self._guarded("the runs' files"):  # the last chance to have what lies on machines that are given up
                 if answering:
                     mirror(self._fleet, seen.there, [str(run["id"]) for run in answering])
             actions = tuple(action for action in mending.actions if not isinstance(action, AwaitNode))
@@ -200,20 +211,20 @@ class Watch:
             word = f"{state['state']}: {state['reason']}" if state.get("reason") else str(state["state"])
             if run in seen.runs:
                 self._tell(run, f"{word} on {where}")
-        ended = {
-            key: run
+        ends = {
+            (run, str(item.state["state"]), len(item.state.get("attempts") or ())): run
             for run, item in seen.runs.items()
             if item.state["state"] in FINAL_STATES
-            and (key := (run, str(item.state["state"]), len(item.state.get("attempts") or ()))) not in self._brought
         }
-        with self._guarded("home"):
-            wanted = due(self._fleet, seen.runs, time.time()) | set(ended.values())
-            if wanted:
+        news = {key: run for key, run in ends.items() if self._brought[key] < TRIES}
+        with self._guarded("the runs' files"):
+            if wanted := due(self._fleet, seen.runs, time.time()) | set(news.values()):
                 problems = mirror(self._fleet, seen.there, wanted).problems
                 self._tell("not home", "; ".join(problems[:3]) if problems else None)
-                self._brought |= set(ended) if not problems else set()
+                self._brought.update(dict.fromkeys(news, 1 if problems else TRIES))
+        seen.not_home = frozenset(run for key, run in news.items() if self._brought[key] < TRIES)
         if seen.lost:
-            with self._guarded("runs"), self._lock.held():
+            with self._guarded("the lost runs"), self._lock.held():
                 self._send_on(self._look())
         return seen
 
@@ -246,7 +257,7 @@ class Watch:
     def _planned(self, runs: Sequence[str]) -> dict[tuple[str, str], tuple[list[RunSpec], Code]]:
         """The runs as they were planned, by job and commit."""
         sent = self._fleet.journal.placements()
-        found: dict[tuple[str, str], tuple[list[RunSpec], Code]] = defaultdict()
+        found: dict[tuple[str, str], tuple[list[RunSpec], Code]] = {}
         unknown: list[str] = []
         for run in runs:
             known = planned(sent[run]) if run in sent else None
@@ -255,7 +266,7 @@ class Watch:
             else:
                 found.setdefault((known[0].job, known[1].commit), ([], known[1]))[0].append(known[0])
         if unknown:
-            self._tell("journal", f"does not know what {counted(len(unknown), 'run')} were: tpufleet run JOB")
+            self._tell("the journal", f"does not know what {counted(len(unknown), 'run')} were: tpufleet run JOB")
         return found
 
     # ------------------------------------------------------------------------------------------------------ telling
