@@ -36,6 +36,7 @@ def enqueue(places: Places, request: JsonObject) -> JsonObject:
     if len({spec.id for spec, _ in parsed}) != len(parsed):
         raise bad("a run is given twice")
     _check_against_host(places, [spec for spec, _ in parsed])
+    _refuse_others(places, [spec for spec, _ in parsed])
     places.prepare()
     deadline = time.monotonic() + ANSWER_WITHIN_S
     for (spec, secrets), past in zip(parsed, pasts, strict=True):
@@ -59,6 +60,14 @@ def _check_against_host(places: Places, specs: Sequence[RunSpec]) -> None:
             lines = setup.was_done(places.repo(spec.repo), spec.commit)
             if spec.environment != setup.environment_id(lines):
                 raise HostError(DRIFT, f"run {spec.id}: commit {spec.commit[:12]} was set up anew, with other lines")
+
+
+def _refuse_others(places: Places, specs: Sequence[RunSpec]) -> None:
+    """A run of another fleet is not this one's to go on with, whatever its id."""
+    for spec in specs:
+        state = RunStore(places.run(spec.id)).state()
+        if state is not None and state.fleet not in ("", spec.fleet):
+            raise bad(f"{spec.host} has a run {spec.id} of the fleet {state.fleet}; give the job another name")
 
 
 def _accept(
@@ -109,6 +118,7 @@ def _next(spec: RunSpec, before: RunState | None, past: Past, *, restart: bool) 
         group_limit=spec.group_limit,
         attempts=past.attempts,
         began=past.began or spec.submitted,
+        fleet=spec.fleet,
     )
     if before is None:
         return fresh

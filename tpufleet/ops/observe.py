@@ -100,7 +100,10 @@ def probe(fleet: Fleet, hosts: Sequence[Host]) -> tuple[HostView, ...]:
 
 def _view(fleet: Fleet, host: Host) -> HostView:
     try:
-        return HostView(host, probe=fleet.agent(host).ask("probe", {}, ship=not fleet.dry_run))
+        probe = fleet.agent(host).ask("probe", {}, ship=not fleet.dry_run)
+        # a host that was lent to several fleets has runs that are not ours
+        runs = [run for run in probe["runs"] if run.get("fleet") in (None, "", fleet.spec.fleet)]
+        return HostView(host, probe={**probe, "runs": runs})
     except Bare:
         return HostView(host, bare=True)
     except HostKeyMismatch as error:
