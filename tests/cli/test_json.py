@@ -13,7 +13,7 @@ from tests.project import Project
 DOC = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 RUN = {
     *("id", "job", "params", "state", "reason", "host", "chips", "commit", "dirty", "command", "attempts"),
-    *("step", "metrics", "resumed_from", "submitted", "pid"),
+    *("step", "metrics", "resumed_from", "submitted", "pid", "fleet"),
     *("slot", "priority", "group_limit", "began", "why"),
 }
 

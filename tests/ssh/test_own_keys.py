@@ -108,9 +108,18 @@ def test_an_old_private_key_is_told_how_it_becomes_a_new_one(tmp_path: Path) -> 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n"])
 def test_what_is_no_key_is_refused_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "own").write_bytes(content)
-    (tmp_path / "own").chmod(0o644)
+    (tmp_path / "own").chmod(0o600)
     with pytest.raises(UsageError, match="can't be used"):
         public_line(tmp_path / "own")
+    assert (tmp_path / "own").read_bytes() == content
+
+
+def test_a_key_that_others_can_read_is_refused_as_openssh_does(tmp_path: Path) -> None:
+    make_key(tmp_path / "own", "ed25519", "")
+    (tmp_path / "own").chmod(0o644)
+    with pytest.raises(UsageError, match="can be read by others") as caught:
+        public_line(tmp_path / "own")
+    assert caught.value.hint == f"chmod 600 {tmp_path}/own"
     assert (tmp_path / "own").stat().st_mode & 0o777 == 0o644
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tpufleet.report.text import number
 
+LARGEST = 1e300  # what is beyond would be infinite once air is added
 _LOG_RATIO = 30  # a loss that falls further than this is unreadable at its end on a linear axis
 
 
@@ -44,7 +45,7 @@ def span_of(values: Sequence[float]) -> Scale:
     """The axis for measured values: all of them with a little air, except for rare ones far above the rest
     (a run that diverged), which would press the others flat."""
     ordered = sorted(values)
-    low, high = ordered[0], ordered[-1]
+    low, high = max(ordered[0], -LARGEST), min(ordered[-1], LARGEST)
     most = ordered[int(0.98 * (len(ordered) - 1))]
     ceiling = most + 3 * (most - low)
     if len(ordered) >= 20 and most > low and high > ceiling:
