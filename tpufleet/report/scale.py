@@ -44,8 +44,8 @@ def round_step(rough: float) -> float:
 def span_of(values: Sequence[float]) -> Scale:
     """The axis for measured values: all of them with a little air, except for rare ones far above the rest
     (a run that diverged), which would press the others flat."""
-    ordered = sorted(values)
-    low, high = max(ordered[0], -LARGEST), min(ordered[-1], LARGEST)
+    ordered = sorted(min(max(value, -LARGEST), LARGEST) for value in values)
+    low, high = ordered[0], ordered[-1]
     most = ordered[int(0.98 * (len(ordered) - 1))]
     ceiling = most + 3 * (most - low)
     if len(ordered) >= 20 and most > low and high > ceiling:
