@@ -105,8 +105,9 @@ def test_what_is_abandoned_begins_nothing_new() -> None:
 
 
 INTERRUPTED = """
-import os, threading
+import os, signal, threading
 from tpufleet.ssh.fanout import gather
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has it ignored
 def work(item):
     os.write(1, b"working\\n")
     threading.Event().wait()

@@ -61,6 +61,7 @@ async def _serve(store: Store, settings: Settings, ready: Callable[[], None], wi
         loop.add_reader(os.pidfd_open(with_process), stopped.set)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # sessions inherit it, and `nohup` had it ignored
     processes.become_subreaper()
     listening = addresses.listen("127.0.0.1", 0)
     settings.api_url = f"http://127.0.0.1:{listening.getsockname()[1]}"
