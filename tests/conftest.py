@@ -22,6 +22,8 @@ def project(tmp_path: Path) -> Iterator[Project]:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A project whose two nodes (eight chips) are up; shared by a module's tests."""
     project = Project.make(tmp_path_factory.mktemp("fleet") / "project", count=2)
-    project.run("create")
-    yield project
-    project.stop()
+    try:
+        project.run("create")
+        yield project
+    finally:
+        project.stop()
