@@ -1,7 +1,7 @@
-"""The nouns of tpufleet as frozen dataclasses and enums: what is wanted, what is there, and what to do about it.
+"""The nouns of tpufleet as frozen dataclasses and enums: what is wanted, what is there, what is to run.
 
 No I/O and no library types in here. What is wanted (`Spec` and its parts) is filled by `config`; what is there
-(`Snapshot`) by `ops.observe`; what to do (`Plan`) by `plan`. The words are those of docs/architecture.md.
+(`Snapshot`) by `ops.observe`; what to do about it stands in `actions`. The words are those of docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -330,60 +330,7 @@ class Snapshot:
     not_granted: tuple[str, ...] = ()
 
 
-# ---------------------------------------------------------------------------------------------------- what to do
-
-
-@dataclass(frozen=True)
-class CreateNode:
-    """`zones` are where it may be made, in the order of preference."""
-
-    name: NodeName
-    zones: tuple[Zone, ...]
-    pool: NodePool
-
-    @property
-    def zone(self) -> Zone:
-        return self.zones[0]
-
-
-@dataclass(frozen=True)
-class StartNode:
-    name: NodeName
-    zone: str
-
-
-@dataclass(frozen=True)
-class AwaitNode:
-    """A node that is on its way already, or waits in a queue (somebody asked for it before us)."""
-
-    name: NodeName
-    zone: str
-    queued: bool = False
-
-
-@dataclass(frozen=True)
-class DeleteNode:
-    """`surplus`: the node runs, but the file doesn't want it (any more).
-
-    `queued` is the queued resource that goes with the node, or is all there is of it.
-    """
-
-    name: str
-    zone: str
-    why: str
-    surplus: bool = False
-    queued: str | None = None
-
-
-Action = CreateNode | StartNode | AwaitNode | DeleteNode
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The actions on nodes, and what stands in the way (`conflicts`, one sentence each)."""
-
-    actions: tuple[Action, ...] = ()
-    conflicts: tuple[str, ...] = ()
+# --------------------------------------------------------------------------------------------------- what is to run
 
 
 @dataclass(frozen=True)

@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tpufleet.actions import Action, AwaitNode, CreateNode, DeleteNode, Plan, StartNode
 from tpufleet.errors import UsageError
 from tpufleet.labels import fleet_of
 from tpufleet.model import (
     ENDED_QUEUED_STATES,
     GONE_STATES,
-    Action,
-    AwaitNode,
-    CreateNode,
-    DeleteNode,
     Node,
     NodePool,
     NodeState,
-    Plan,
     Queued,
     QueuedState,
     Snapshot,
     Spec,
-    StartNode,
 )
 from tpufleet.names import NodeName, Zone
 from tpufleet.text import natural

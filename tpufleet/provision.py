@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from tpufleet.actions import CreateNode
 from tpufleet.errors import (
     CapacityError,
     CloudError,
@@ -19,7 +20,6 @@ from tpufleet.errors import (
     TpufleetError,
     ZoneNotGranted,
 )
-from tpufleet.model import CreateNode
 from tpufleet.names import Zone
 from tpufleet.text import counted, lasted
 

@@ -7,21 +7,9 @@ import dataclasses
 import pytest
 
 from tpufleet import labels
+from tpufleet.actions import AwaitNode, CreateNode, DeleteNode, StartNode
 from tpufleet.errors import UsageError
-from tpufleet.model import (
-    AwaitNode,
-    CloudSpec,
-    CreateNode,
-    DeleteNode,
-    Node,
-    NodePool,
-    NodeState,
-    Queued,
-    QueuedState,
-    Snapshot,
-    Spec,
-    StartNode,
-)
+from tpufleet.model import CloudSpec, Node, NodePool, NodeState, Queued, QueuedState, Snapshot, Spec
 from tpufleet.names import FleetName, NodeName, Zone
 from tpufleet.plan import plan_create, plan_delete, plan_expired, plan_orphans, wanted_nodes
 

@@ -9,19 +9,8 @@ from typing import Any
 import pytest
 
 from tpufleet import labels
-from tpufleet.model import (
-    Action,
-    CloudSpec,
-    CreateNode,
-    DeleteNode,
-    Host,
-    HostView,
-    Node,
-    NodePool,
-    NodeState,
-    Snapshot,
-    Spec,
-)
+from tpufleet.actions import Action, CreateNode, DeleteNode
+from tpufleet.model import CloudSpec, Host, HostView, Node, NodePool, NodeState, Snapshot, Spec
 from tpufleet.names import Duration, FleetName, HostName, NodeName, Zone
 from tpufleet.ops.mend import REMADE, UNWELL, UNWELL_LIMIT_S, Mending, mend
 from tpufleet.ops.planned import planned, stored_code, stored_run

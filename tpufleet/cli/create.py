@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from tpufleet.actions import DeleteNode, Plan
 from tpufleet.cli.arguments import DryRun, Yes, duration, session
 from tpufleet.cli.output import Output
 from tpufleet.cli.render import PLAN_COLUMNS, bill_line, plan_fields, plan_rows, ttl_lines, unknown_places
 from tpufleet.cli.session import Session
 from tpufleet.errors import CloudUnreachable, Conflict, PermissionDenied
-from tpufleet.model import DeleteNode, Plan, Snapshot, Spec
+from tpufleet.model import Snapshot, Spec
 from tpufleet.text import counted, listed
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tpufleet.actions import Plan
 from tpufleet.cli.arguments import DryRun, Yes, duration, session
 from tpufleet.cli.create import show_plan
 from tpufleet.cli.output import Output
 from tpufleet.cloud.port import ALL_ZONES
 from tpufleet.errors import UsageError
-from tpufleet.model import Plan, Provider, Snapshot, Spec
+from tpufleet.model import Provider, Snapshot, Spec
 from tpufleet.text import counted, listed
 
 if TYPE_CHECKING:

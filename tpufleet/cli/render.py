@@ -7,17 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tpufleet.model import (
-    AwaitNode,
-    CreateNode,
-    DeleteNode,
-    HostView,
-    Node,
-    Plan,
-    Queued,
-    Snapshot,
-    StartNode,
-)
+from tpufleet.actions import AwaitNode, CreateNode, DeleteNode, Plan, StartNode
+from tpufleet.model import HostView, Node, Queued, Snapshot
 from tpufleet.text import lasted, size
 
 MARKS = {"info": "·", "done": "✓", "failed": "✗"}  # by an event's state

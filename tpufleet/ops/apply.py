@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tpufleet.model import AwaitNode, CreateNode, DeleteNode, Plan, StartNode
+from tpufleet.actions import AwaitNode, CreateNode, DeleteNode, Plan, StartNode
 from tpufleet.ops.bringup import Making, OnReady, Waking
 from tpufleet.ops.errands import raise_failures, settle
 from tpufleet.ops.fleet import Fleet

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 
 from tpufleet import provision
+from tpufleet.actions import AwaitNode, CreateNode, StartNode
 from tpufleet.cloud.port import Pending
 from tpufleet.errors import CapacityError, CloudError, Conflict, RateLimited, StuckOperation, TpufleetError
-from tpufleet.model import AwaitNode, CreateNode, Node, NodeState, StartNode
+from tpufleet.model import Node, NodeState
 from tpufleet.ops.errands import Errand
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.request import node_request

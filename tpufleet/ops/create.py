@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tpufleet.actions import Plan
 from tpufleet.errors import CloudError, PartialFailure
-from tpufleet.model import Code, Host, HostView, Node, NodeState, Plan, Spec
+from tpufleet.model import Code, Host, HostView, Node, NodeState, Spec
 from tpufleet.ops.apply import CREATE_LIMIT_S, apply
 from tpufleet.ops.code import Synced, resolve, sync
 from tpufleet.ops.fleet import Fleet, values_or_raise

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tpufleet.actions import DeleteNode, Plan
 from tpufleet.cloud.port import ALL_ZONES
 from tpufleet.errors import PartialFailure
-from tpufleet.model import DeleteNode, Node, Plan, Queued, Snapshot
+from tpufleet.model import Node, Queued, Snapshot
 from tpufleet.ops.apply import DELETE_LIMIT_S, remove
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.observe import hosts_of, probe, survey

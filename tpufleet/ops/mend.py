@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tpufleet.model import Action, CreateNode, DeleteNode, HostView, Node, NodeState, Snapshot, Spec
+from tpufleet.actions import Action, CreateNode, DeleteNode
+from tpufleet.model import HostView, Node, NodeState, Snapshot, Spec
 from tpufleet.names import Duration
 from tpufleet.plan import plan_create, plan_expired, wanted_nodes
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
+from tpufleet.actions import DeleteNode
 from tpufleet.cloud.port import Pending
 from tpufleet.errors import CloudError, Conflict, RateLimited, StuckOperation, TpufleetError
-from tpufleet.model import DeleteNode, NodeState, QueuedState
+from tpufleet.model import NodeState, QueuedState
 from tpufleet.ops.errands import Errand
 from tpufleet.ops.fleet import Fleet
 from tpufleet.plan import Claim

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tpufleet import labels
+from tpufleet.actions import CreateNode
 from tpufleet.cloud.port import NodeRequest
-from tpufleet.model import CreateNode, NodePool
+from tpufleet.model import NodePool
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.startup import startup_script
 

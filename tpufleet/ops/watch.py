@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tpufleet.actions import AwaitNode, Plan
 from tpufleet.errors import TpufleetError
-from tpufleet.model import AwaitNode, Code, HostView, Plan, RunSpec, Snapshot, Spec
+from tpufleet.model import Code, HostView, RunSpec, Snapshot, Spec
 from tpufleet.ops.create import create, resolve_code
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.mend import REMADE, Mending, mend
