@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,3 +130,13 @@ class Project:
 def missing(program: str) -> str | None:
     """A reason to skip when `program` isn't installed here."""
     return None if shutil.which(program) else f"{program} is not installed"
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
+    """The first true value of `condition()`; fails the test when none comes in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"not within {seconds} s: {what}")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from tests.project import Project
+from tests.project import Project, until
 
 ZONES = ("us-central1-b", "us-central1-c")
 
@@ -56,15 +53,6 @@ def made(project: Project) -> list[str]:
     """The zones in which nodes were made that are (or were) billed, by the cloud's own book."""
     book = project.json("emulator", "book")
     return [node["name"].split("/")[3] for node in book["nodes"] if node["nodeSeconds"]]
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"not within {seconds} s: {what}")
 
 
 def test_a_stock_out_sends_to_the_next_zone_which_is_found_again_without_local_state(two_zones: Project) -> None:
@@ -147,6 +135,15 @@ def test_an_operation_that_never_ends_is_said_with_its_name_and_the_next_create_
     fault(two_zones, "clear")
     two_zones.run("create")
     assert made(two_zones) == [ZONES[0]]
+
+
+def test_a_startup_script_that_metadata_cannot_hold_is_refused_and_nothing_is_made(two_zones: Project) -> None:
+    (two_zones.directory / "boot.sh").write_text("#" * 250_000)
+    pool(two_zones, "startup_script: boot.sh")
+    done = two_zones.run("create", ok=False)
+    assert done.exit_code == 2
+    assert "the startup script is too large" in done.stderr
+    assert nodes(two_zones) == {}
 
 
 def test_ctrl_c_while_nodes_are_made_leaves_nothing_unknown(two_zones: Project) -> None:

@@ -9,14 +9,12 @@ import pty
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.project import Project
+from tests.project import Project, until
 
 # Two steps, a checkpoint after each; after the first it waits for a file. Its model tells all steps that made it.
 SAVES = """\
@@ -59,15 +57,6 @@ def fleet(tmp_path: Path) -> Iterator[Project]:
     yield project
     (tmp_path / "gate").touch()
     project.stop()
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"not within {seconds} s: {what}")
 
 
 def gate(project: Project) -> Path:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,13 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import tpu_v2
 from google.cloud.tpu_v2.services.tpu.transports.rest import TpuRestTransport
 
+from tests.project import until
 from tpufleet.emulator import launch
 
 ZONE = "us-central1-b"
 PARENT = f"projects/p/locations/{ZONE}"
 RUNTIME = "tpu-ubuntu2204-base"
 USER = "operator"
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = 20) -> Any:
-    """The first true value of `condition()`; fails the test when none comes in time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"not within {seconds} s: {what}")
 
 
 def is_alive(pid: int) -> bool:

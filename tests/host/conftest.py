@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tpufleet.host.places import Places, RunPlaces
+
 from .harness import Host
 
 PACKAGE = Path(__file__).resolve().parents[2] / "tpufleet"
@@ -46,3 +48,12 @@ def make_host(tmp_path: Path, library: Path) -> Iterator[Callable[..., Host]]:
 def host(make_host: Callable[..., Host]) -> Host:
     """A host with four chips."""
     return make_host()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunPlaces:
+    """The places of a run that nothing has been written to."""
+    at = Places(tmp_path).run("gpt")
+    at.dir.mkdir(parents=True)
+    at.control.mkdir(parents=True)
+    return at

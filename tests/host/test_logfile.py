@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
 from tpufleet.host import logfile, metrics
 from tpufleet.host.logfile import Cut
-from tpufleet.host.places import Places, RunPlaces
+from tpufleet.host.places import RunPlaces
 
 from .harness import Host, wait_until
 
 LIMIT = 8192
 NUMBERS = {"loss": r"^line (\d+)$"}
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunPlaces:
-    at = Places(tmp_path).run("gpt")
-    at.dir.mkdir(parents=True)
-    at.control.mkdir(parents=True)
-    return at
 
 
 def say(run: RunPlaces, first: int, last: int) -> None:

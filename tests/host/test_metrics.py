@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tpufleet.host import files, metrics
-from tpufleet.host.places import Places, RunPlaces
+from tpufleet.host.places import RunPlaces
 
 from .harness import Host
 
 LOSS = {"loss": r"loss:\s+(\S+)"}
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunPlaces:
-    at = Places(tmp_path).run("gpt")
-    at.dir.mkdir(parents=True)
-    at.control.mkdir(parents=True)
-    return at
 
 
 def say(run: RunPlaces, text: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tpufleet.actions import Plan
-from tpufleet.errors import CloudError, PartialFailure
+from tpufleet.errors import TpufleetError
 from tpufleet.model import Code, Host, HostView, Node, NodeState, Spec
 from tpufleet.ops.apply import CREATE_LIMIT_S, apply
 from tpufleet.ops.code import Synced, resolve, sync
@@ -60,10 +60,10 @@ def _is_news(synced: Synced) -> bool:
     return synced.fetched or synced.setup == "ran"
 
 
-def _failure_of(work: Callable[[], None]) -> CloudError | PartialFailure | None:
+def _failure_of(work: Callable[[], None]) -> TpufleetError | None:
     try:
         work()
-    except (CloudError, PartialFailure) as error:
+    except TpufleetError as error:
         return error
     return None
 

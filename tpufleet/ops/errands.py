@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tpufleet.errors import PartialFailure, TpufleetError
 from tpufleet.ops.fleet import Fleet
@@ -83,7 +83,7 @@ def settle(fleet: Fleet, errands: Sequence[Errand], *, limit_s: float) -> None:
             for errand in going:
                 errand.late(now - started)
             return
-        gather([errand for errand in going if errand.due is not None and errand.due <= now], lambda it: it.ask())
+        _ask([errand for errand in going if errand.due is not None and errand.due <= now])
         _look(fleet, [errand for errand in going if errand.open and errand.due is None])
         for errand in going:
             errand.remind()
@@ -103,15 +103,18 @@ def raise_failures(fleet: Fleet, errands: Sequence[Errand], what: str) -> None:
     raise PartialFailure(f"{len(failed)} of {len(errands)} {what}: {first}", hint=first.hint or "tpufleet status")
 
 
+def _ask(errands: Sequence[Errand]) -> None:
+    """All side by side; what isn't the cloud's refusal (a file, the journal) ends the errand."""
+    for outcome in gather(errands, lambda errand: errand.ask()):
+        if outcome.error:
+            outcome.item.fail(outcome.error)
+
+
 def _look(fleet: Fleet, errands: Sequence[Errand]) -> None:
     if errands:
         seen = claims(survey(fleet.spec, fleet.cloud, sorted({errand.zone for errand in errands})))
         for errand in errands:
-            errand.look(_of(seen, errand))
-
-
-def _of(seen: Mapping[tuple[str, str], Claim], errand: Errand) -> Claim | None:
-    return seen.get((errand.name, errand.zone))
+            errand.look(seen.get((errand.name, errand.zone)))
 
 
 def _rest(errands: Sequence[Errand], pause: float, end: float) -> float:

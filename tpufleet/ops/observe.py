@@ -40,7 +40,9 @@ def survey(spec: Spec, cloud: Cloud, zones: Sequence[str]) -> Snapshot:
     return Snapshot(
         nodes=tuple(thing for thing in ours if isinstance(thing, Node)),
         queued=tuple(thing for thing in ours if isinstance(thing, Queued)),
-        others=tuple(thing for thing in found if isinstance(thing, Node) and thing not in ours),
+        others=tuple(
+            thing for thing in found if isinstance(thing, Node) and labels.fleet_of(thing.labels) != spec.fleet
+        ),
         not_granted=tuple(zone for zone in zones if zone in refused),
     )
 
