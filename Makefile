@@ -6,7 +6,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 PIP := pip install -qq --disable-pip-version-check
 
-.PHONY: help setup demo test check format bench
+.PHONY: help setup demo test faults check format bench
 
 help:  ## list these
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -18,6 +18,9 @@ demo: .venv/.made .venv-jobs/.made  ## the whole story on the rehearsal cloud: 8
 
 test: .venv/.made .venv-jobs/.made  ## every test
 	$(BIN)/pytest -n $${TEST_WORKERS:-2} $(ARGS)
+
+faults: .venv/.made .venv-jobs/.made  ## the long part of the tests: kills at every named point, preemptions, cut lines
+	$(BIN)/pytest -n $${TEST_WORKERS:-2} -m faults $(ARGS)
 
 check: .venv/.made  ## lint, types, import rules
 	$(BIN)/ruff check .
