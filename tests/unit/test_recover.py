@@ -115,6 +115,16 @@ def test_a_node_that_is_made_anew_ends_when_the_first_one_would_have() -> None:
     assert action.pool.ttl == "600s"
 
 
+def test_a_node_that_would_have_to_go_within_a_minute_is_not_made_anew() -> None:
+    found = mending([], [], expires=f"{NOW + 59:.0f}")
+    assert found.actions == []
+    assert found.left, "its time is not over yet"
+    going = node(
+        NodeState.DELETING, labels={labels.TTL: "60"}, created=datetime.fromtimestamp(NOW - 1, UTC).isoformat()
+    )
+    assert words(mending([going], []).actions) == ["DeleteNode"]
+
+
 def test_what_a_person_deleted_stays_deleted() -> None:
     found = mending([], [], down=("tpu-0",))
     assert found.actions == []

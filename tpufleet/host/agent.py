@@ -63,6 +63,12 @@ def _wake(places: Places, request: JsonObject) -> JsonObject:
     return wake(places, request)
 
 
+def _turn(places: Places, request: JsonObject) -> None:
+    from tpufleet.host.turn import take_turn
+
+    take_turn(places, request)
+
+
 def _log(places: Places, request: JsonObject) -> None:
     from tpufleet.host.logs import write_log
 
@@ -83,6 +89,7 @@ VERBS: dict[str, Callable[[Places, JsonObject], JsonObject | None]] = {
     "manifest": _manifest,
     "restore": _restore,
     "wake": _wake,
+    "turn": _turn,
     "log": _log,
     "fetch": _fetch,
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 from tpufleet.host.errors import INTERNAL, HostError, bad
 
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9._=+-]{0,127}")
+FLEET = re.compile(r"[a-z][a-z0-9-]{0,62}")
 REPO_ID = re.compile(r"[0-9a-f]{8,64}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 SET_UP = "tpufleet-set-up.json"
@@ -49,6 +50,12 @@ class Places:
 
     def lease(self, chip: int) -> Path:
         return self.leases / f"chip-{chip:d}.lock"
+
+    def turn(self, fleet: str) -> Path:
+        """The lock of whoever gives runs of the fleet to hosts; raises HostError for an unsafe name."""
+        if not FLEET.fullmatch(fleet):
+            raise bad(f"{fleet!r:.150} is not a fleet's name")
+        return self.base / f"turn-{fleet}.lock"
 
     def run(self, run: str) -> RunPlaces:
         """The paths of one run; raises HostError for an id that is not a safe file name."""

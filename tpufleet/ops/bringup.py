@@ -13,6 +13,7 @@ from tpufleet.errors import CapacityError, CloudError, Conflict, RateLimited, St
 from tpufleet.model import Node, NodeState
 from tpufleet.ops.errands import Errand
 from tpufleet.ops.fleet import Fleet
+from tpufleet.ops.mend import EXPIRES
 from tpufleet.ops.request import node_request
 from tpufleet.plan import Claim
 from tpufleet.text import lasted
@@ -35,6 +36,8 @@ class _Way(Errand):
     def _arrived(self, claim: Claim | None) -> bool:
         if not (claim and claim.node and claim.node.state is NodeState.READY):
             return False
+        if claim.node.expires is not None:  # known from now on, also when it is over before a watch looks
+            self.fleet.journal.mark(self.name, EXPIRES, f"{claim.node.expires:.0f}")
         self.done(f"ready in {self.zone}")
         self._on_ready(claim.node)
         return True

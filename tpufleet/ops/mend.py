@@ -11,6 +11,7 @@ from tpufleet.names import Duration
 from tpufleet.plan import plan_create, plan_expired, wanted_nodes
 
 UNWELL_LIMIT_S = 300.0  # how long a node may be unhealthy and silent before it is made anew
+SHORTEST_LIFE_S = 60.0  # a node that would have to go sooner isn't made anew
 PASSING_HEALTH = ("HEALTHY", "HEALTH_UNSPECIFIED", "UNHEALTHY_MAINTENANCE", "")  # maintenance ends by itself
 
 # Marks of a node in the journal.
@@ -40,6 +41,7 @@ def mend(spec: Spec, there: Snapshot, marks: Marks, taken_down: Collection[str],
     mending = Mending()
     ends = _ends(there, marks, mending)
     over = {name for name, end in ends.items() if end <= now}
+    hardly = {name for name, end in ends.items() if end <= now + SHORTEST_LIFE_S}
     mending.actions += plan_expired(there, now).actions
     expiring = {action.name for action in mending.actions}
     present = {node.name for node in there.nodes} | {queued.node for queued in there.queued}
@@ -55,12 +57,12 @@ def mend(spec: Spec, there: Snapshot, marks: Marks, taken_down: Collection[str],
     for action in plan.actions:
         if isinstance(action, DeleteNode) and action.surplus and action.name not in wanted:
             mending.note(action.name, "is not in the file; tpufleet create deletes it")
-        elif action.name in expiring or (not isinstance(action, DeleteNode) and action.name in left_out):
+        elif action.name in expiring or (not isinstance(action, DeleteNode) and action.name in left_out | hardly):
             continue
         else:
             mending.actions.append(_within_its_time(action, ends.get(action.name), now))
     for name, why in doomed.items():
-        if name in wanted and not any(action.name == name for action in mending.actions):
+        if name in wanted - hardly and not any(action.name == name for action in mending.actions):
             mending.actions += [
                 _within_its_time(action, ends.get(name), now) for action in _anew(spec, there, name, why)
             ]
@@ -142,4 +144,4 @@ def _within_its_time(action: Action, end: float | None, now: float) -> Action:
     """A node that is made anew ends when the one before it would have."""
     if not isinstance(action, CreateNode) or end is None:
         return action
-    return replace(action, pool=replace(action.pool, ttl=Duration(f"{max(60, min(9_999_999, int(end - now)))}s")))
+    return replace(action, pool=replace(action.pool, ttl=Duration(f"{min(9_999_999, int(end - now))}s")))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tpufleet import labels
 from tpufleet.accelerators import lookup
@@ -97,12 +97,17 @@ def _granted(outcomes: Sequence[Outcome[T, V]]) -> list[V]:
 
 def probe(fleet: Fleet, hosts: Sequence[Host]) -> tuple[HostView, ...]:
     """What each host says of itself, in order. A host without this version's agent is given it first."""
-    return tuple(outcome.unwrap() for outcome in gather(hosts, lambda host: _view(fleet, host)))
+
+    def ask(host: Host) -> Mapping[str, Any]:
+        return fleet.agent(host).ask("probe", {}, ship=not fleet.dry_run)
+
+    return tuple(outcome.unwrap() for outcome in gather(hosts, lambda host: view_of(fleet, host, ask)))
 
 
-def _view(fleet: Fleet, host: Host) -> HostView:
+def view_of(fleet: Fleet, host: Host, ask: Callable[[Host], Mapping[str, Any]]) -> HostView:
+    """What a host answers to `ask` (its probe), or why it doesn't."""
     try:
-        probe = fleet.agent(host).ask("probe", {}, ship=not fleet.dry_run)
+        probe = ask(host)
         # a host that was lent to several fleets has runs that are not ours
         runs = [run for run in probe["runs"] if run.get("fleet") in (None, "", fleet.spec.fleet)]
         return HostView(host, probe={**probe, "runs": runs})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +15,11 @@ from tpufleet.ops.code import resolve
 from tpufleet.ops.create import bring_code
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import read_runs
-from tpufleet.ops.observe import observe
+from tpufleet.ops.observe import hosts_of, probe, survey
 from tpufleet.ops.recover import revive, say_lost
 from tpufleet.ops.rooms import with_waits
 from tpufleet.ops.runs import Launch, launch, located, plan_launch
+from tpufleet.ops.turn import turn
 from tpufleet.sweep import expand
 
 
@@ -45,11 +47,25 @@ class Started:
     states: Mapping[str, Mapping[str, Any]]
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """The request's runs, what they are run from, and the values of their secrets."""
+
+    runs: tuple[RunSpec, ...]
+    code: Code
+    secrets: Mapping[str, str]
+
+
 def start(fleet: Fleet, request: Request, *, dry_run: bool) -> Started:
     """Start what of the request is not running or done yet. Everything is checked before anything is touched."""
-    runs, secrets = _wanted(fleet, request)
-    code = _code(fleet)
-    views = _heard(fleet)
+    wanted = _wanted(fleet, request)
+    with _looking(fleet, dry_run=dry_run) as views:
+        return _give_out(fleet, request, wanted, views, dry_run=dry_run)
+
+
+def _give_out(fleet: Fleet, request: Request, wanted: _Wanted, views: Sequence[HostView], *, dry_run: bool) -> Started:
+    _check(fleet, views)
+    runs = wanted.runs
     home: dict[str, Mapping[str, Any]] = {run["id"]: run for run in read_runs(fleet.paths.artifacts / "runs.json")}
     plan = plan_launch(runs, views, home=home, sent=fleet.journal.placements(), restart=request.restart)
     states = home | {run: item.state for run, item in located(views).items()}
@@ -61,14 +77,14 @@ def start(fleet: Fleet, request: Request, *, dry_run: bool) -> Started:
             runs,
             plan,
             views,
-            code=code,
-            secrets=secrets,
+            code=wanted.code,
+            secrets=wanted.secrets,
             home=past,
             restart=request.restart,
             allow_dirty=request.allow_dirty,
         )
         states |= {str(state["id"]): state for state in _with_waits(views, answers)}
-    return Started(runs, plan, code, {run.id: states[run.id] for run in runs if run.id in states})
+    return Started(runs, plan, wanted.code, {run.id: states[run.id] for run in runs if run.id in states})
 
 
 def send(
@@ -97,7 +113,7 @@ def send(
     return launch(fleet, runs, plan, hosts, code=code, secrets=secrets, dirty=dirty, pasts=pasts, restart=restart)
 
 
-def _wanted(fleet: Fleet, request: Request) -> tuple[tuple[RunSpec, ...], Mapping[str, str]]:
+def _wanted(fleet: Fleet, request: Request) -> _Wanted:
     job = next((job for name, job in fleet.spec.jobs.items() if name == request.job), None)
     if job is None:
         names = ", ".join(fleet.spec.jobs) or "none: add one under `jobs`"
@@ -107,7 +123,8 @@ def _wanted(fleet: Fleet, request: Request) -> tuple[tuple[RunSpec, ...], Mappin
     if request.priority is not None:
         job = replace(job, priority=request.priority)
     runs = expand(request.job, job, settings=request.settings, grid=request.grid, env=request.env)
-    return runs, _secrets(job)
+    secrets = _secrets(job)
+    return _Wanted(runs, _code(fleet), secrets)
 
 
 def _say_if_more_at_once(fleet: Fleet, runs: Sequence[RunSpec], plan: Launch) -> None:
@@ -153,8 +170,18 @@ def _code(fleet: Fleet) -> Code:
     return resolve(fleet.spec.code, fleet.paths.directory)
 
 
-def _heard(fleet: Fleet) -> tuple[HostView, ...]:
-    views = observe(fleet).hosts
+@contextlib.contextmanager
+def _looking(fleet: Fleet, *, dry_run: bool) -> Generator[tuple[HostView, ...]]:
+    """What the hosts say; unless it is only to be told, no other command gives them runs meanwhile."""
+    hosts = hosts_of(fleet, survey(fleet.spec, fleet.cloud, fleet.zones).nodes)
+    if dry_run:
+        yield probe(fleet, hosts)
+        return
+    with turn(fleet, hosts) as views:
+        yield views
+
+
+def _check(fleet: Fleet, views: Sequence[HostView]) -> None:
     if not any(view.probe for view in views):
         silent = next((view.error for view in views if view.error), None)
         raise UsageError(f"no host of the fleet is ready{f': {silent}' if silent else ''}", hint="tpufleet create")
@@ -163,4 +190,3 @@ def _heard(fleet: Fleet) -> tuple[HostView, ...]:
             raise HostKeyMismatch(str(view.error), where=view.host.name, hint="tpufleet doctor")
         if view.error:
             fleet.say(view.host.name, f"{view.error}: no run is sent there", "failed")
-    return views
