@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tpufleet.cli.follow import summary
-from tpufleet.cli.render import age, metric_words, number, state_words
+from tpufleet.cli.render import age, chip_words, metric_words, number, state_words
 from tpufleet.text import counted, natural, size
 
 
@@ -57,3 +57,20 @@ def test_many_runs_are_summed_up_in_a_line() -> None:
         {"state": "running", "step": step, "metrics": {"test_loss": loss}} for step, loss in ((300, 2.3), (420, 2.6))
     ]
     assert summary(states) == "2 runs: 2 running; step 300 to 420; test_loss 2.3 to 2.6"
+
+
+@pytest.mark.parametrize(
+    ("chip", "words"),
+    [
+        ({"state": "free"}, ""),
+        ({"run": "gpt-seed0", "pid": 812, "user": "tpu", "command": "python3 train.py"}, "gpt-seed0 (pid 812)"),
+        ({"user": "lestrade", "pid": 90, "command": "python3 x.py"}, "lestrade: python3 x.py (pid 90)"),
+        (
+            {"run": "gpt", "pid": 1, "hbm_used": 3_200_000_000, "hbm_total": 17_179_869_184, "duty_pct": 77.6},
+            "gpt (pid 1), HBM 3.2 GB of 17.2 GB, 78 % busy",
+        ),
+        ({"suspect": True}, "suspect: the TPU's initialisation failed on it"),
+    ],
+)
+def test_a_chip_says_who_is_on_it_and_how_busy_it_is_where_that_is_known(chip: dict[str, Any], words: str) -> None:
+    assert chip_words(chip) == words

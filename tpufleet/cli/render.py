@@ -16,6 +16,7 @@ PLAIN_MARKS = {"info": "-", "done": "ok", "failed": "FAILED"}  # where the termi
 PLAN_COLUMNS = ("action", "node", "type", "zone", "usd/h", "why")
 RUN_COLUMNS = ("run", "state", "chip", "step", "metrics")
 CHIP_COLUMNS = ("chip", "state", "what")
+CHIP_FIELDS = ("state", "run", "person", "user", "pid", "command", "suspect", "hbm_used", "hbm_total", "duty_pct")
 HOST_COLUMNS = ("host", "address", "chips", "disk free", "memory free", "code", "says")
 
 
@@ -107,11 +108,23 @@ def chip_rows(views: Iterable[HostView]) -> list[tuple[str, ...]]:
     for view in views:
         if not view.probe:
             rows.append((view.host.name, "unreachable" if view.error else "bare", view.error or "run tpufleet create"))
-        for chip in view.chips:
-            what = chip.get("run") or chip.get("person") or ""
-            pid = f" (pid {chip['pid']})" if chip.get("pid") else ""
-            rows.append((f"{view.host.name}:{chip['index']}", str(chip["state"]), f"{what}{pid}".strip()))
+        rows += [(f"{view.host.name}:{chip['index']}", str(chip["state"]), chip_words(chip)) for chip in view.chips]
     return rows
+
+
+def chip_words(chip: Mapping[str, Any]) -> str:
+    """`gpt-seed0 (pid 812)`, `lestrade: python3 train.py (pid 90)`, with HBM and duty cycle where they are known."""
+    who = chip.get("run") or chip.get("person") or chip.get("user") or ""
+    doing = f"{who}: {chip['command'][:40]}" if who and not chip.get("run") and chip.get("command") else str(who)
+    pid = f" (pid {chip['pid']})" if chip.get("pid") else ""
+    words = [f"{doing}{pid}".strip()]
+    if chip.get("hbm_total"):
+        words.append(f"HBM {size(int(chip['hbm_used']))} of {size(int(chip['hbm_total']))}")
+    if chip.get("duty_pct") is not None:
+        words.append(f"{chip['duty_pct']:.0f} % busy")
+    if chip.get("suspect"):
+        words.append("suspect: the TPU's initialisation failed on it")
+    return ", ".join(word for word in words if word)
 
 
 def run_rows(states: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -241,7 +254,7 @@ def _host_fields(view: HostView) -> dict[str, Any]:
     chips = [
         {
             "name": f"{view.host.name}:{chip['index']}",
-            **{key: chip.get(key) for key in ("state", "run", "person", "pid")},
+            **{key: chip.get(key) for key in CHIP_FIELDS},
         }
         for chip in view.chips
     ]
