@@ -104,6 +104,20 @@ def test_a_run_that_waits_says_who_has_the_chip(make_host: Callable[..., Host]) 
     assert host.wait_for("gpt", "done")["why"] is None
 
 
+def test_the_driver_tells_who_has_a_chip_where_other_peoples_files_can_t_be_seen(
+    make_host: Callable[..., Host],
+) -> None:
+    host = make_host(chips=2)
+    for chip, owner in enumerate((os.getpid(), 0)):
+        told = host.root / f"sys/class/accel/accel{chip}/device_owner"
+        told.parent.mkdir(parents=True)
+        told.write_text(f"{owner}\n")
+    busy, free = host.call("probe")["chips"]
+    assert (busy["state"], busy["pid"]) == ("busy", os.getpid())
+    assert busy["command"]
+    assert free["state"] == "free"
+
+
 def test_what_a_process_calls_itself_can_do_nothing_to_a_terminal(host: Host) -> None:
     script = f"import time\nfile = open({str(host.root / 'dev/accel0')!r})\nprint('up', flush=True)\ntime.sleep(600)"
     with subprocess.Popen([PYTHON, "-c", script, "\x1b]52;c;evil\x07"], stdout=subprocess.PIPE) as other:

@@ -37,6 +37,16 @@ def chips_of(places: Places) -> list[Chip]:
     return [Chip(index, path) for index, (_, path) in enumerate(_numbered(places.dev / "vfio", VFIO))]
 
 
+def owner_by_driver(places: Places, chip: Chip) -> int | None:
+    """The process that has the chip open, by the accel driver's own word (`/sys/class/accel/accelN/device_owner`),
+    which every user may read, unlike other users' /proc/PID/fd. vfio has nothing of the kind."""
+    try:
+        pid = int((places.root / "sys/class/accel" / chip.device.name / "device_owner").read_text())
+    except (OSError, ValueError):
+        return None
+    return pid if pid > 0 else None
+
+
 def take_lease(places: Places, chip: int, run: str) -> int | None:
     """A descriptor that holds the chip's lease for `run`, or None when someone else has it."""
     fd = locks.try_lock(places.lease(chip), PATIENCE_S, 0o666)

@@ -37,6 +37,9 @@ def look(places: Places, states: Sequence[RunState]) -> list[Holder]:
     runs = {index: state for state in states if state.state is State.RUNNING for index in state.chip_indices}
     others = [chip for chip in present if chip.number not in runs]
     openers = processes.holders([chip.device for chip in others])
+    for chip in others:
+        if chip.device not in openers and (owner := chips.owner_by_driver(places, chip)):
+            openers[chip.device] = [owner]
     leased = [chip.number for chip in others if locks.is_held(places.lease(chip.number))]
     takers = chips.lease_pids(places, leased) if leased else {}
     return [
