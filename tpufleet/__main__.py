@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from tpufleet.errors import Interrupted, StateError, TpufleetError, UsageError
+from tpufleet.errors import DiskFull, Interrupted, StateError, TpufleetError, UsageError
 
 
 def main() -> None:
@@ -41,7 +41,8 @@ def run(words: list[str]) -> int:
             raise
         _stop_writing()
         where = error.filename or "the output"
-        return _failed(StateError(f"{where} can't be written: {error.strerror}", hint="make room, then again"))
+        full = error.errno != errno.EIO
+        return _failed(DiskFull(where) if full else StateError(f"{where} can't be written: {error.strerror}"))
 
 
 def _run(words: list[str]) -> int:

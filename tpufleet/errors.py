@@ -25,6 +25,7 @@
     ├── PartialFailure               6  some of many failed
     ├── RunFailed                    7  a run failed for good
     └── StateError                   8  local state is locked or unreadable
+        └── DiskFull                 8  a disk here has no room for it
 
 An error holds a sentence (what happened), a place (where, if there is one) and a hint (the next command to
 type). `tpufleet.__main__` is the only place that turns one into an exit code.
@@ -162,6 +163,15 @@ class RunFailed(TpufleetError):
 
 class StateError(TpufleetError):
     exit_code = 8
+
+
+class DiskFull(StateError):
+    """Raised for the first `path` that could not be written."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(
+            f"the disk is full: no room for {path}", hint="make room there, then run the same command again"
+        )
 
 
 class Interrupted(BaseException):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import BinaryIO
 
-from tpufleet.errors import StateError
+from tpufleet.errors import DiskFull, StateError
 
 # On a host everything lies below the host's root: `/` on a real VM, a directory on the rehearsal cloud.
 REMOTE_BASE = '"${TPUFLEET_HOST_ROOT-}"/var/lib/tpufleet'
@@ -53,11 +58,12 @@ class LocalPaths:
     def ensure_state(self) -> Path:
         """Make the state directory (0700, ignored by git) and return it; raises StateError when it can not."""
         try:
-            self.state.mkdir(mode=0o700, exist_ok=True)
-            self.state.chmod(0o700)
-            ignore = self.state / ".gitignore"
-            if not ignore.exists():
-                write_atomically(ignore, b"*\n")
+            with writing(self.state):
+                self.state.mkdir(mode=0o700, exist_ok=True)
+                self.state.chmod(0o700)
+                ignore = self.state / ".gitignore"
+                if not ignore.exists():
+                    write_atomically(ignore, b"*\n")
         except OSError as error:
             raise StateError(
                 f"the state directory {self.state} can't be made: {error.strerror or error}",
@@ -66,16 +72,48 @@ class LocalPaths:
         return self.state
 
 
-def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace `path` by `data` so that a reader, or a crash, sees the old content or the new one, never a part."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+@contextlib.contextmanager
+def writing(path: Path) -> Generator[None]:
+    """For what writes at `path`: where the disk has no room for it, DiskFull says so, and where."""
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DiskFull(error.filename or path) from error
+
+
+def write_atomically(path: Path, data: bytes, mode: int = 0o600, *, once: bool = False) -> None:
+    """Replace `path` by `data` so that a reader, or a crash, sees the old content or the new one, never a part.
+
+    With `once` a `path` that is there already stays as it is. Raises DiskFull, and leaves nothing behind then.
+    """
+    aside = path.with_name(f".{path.name}.part")
+    with writing(path), os.fdopen(_ours_alone(aside, mode), "wb") as file:
+        if once and path.exists():
+            aside.unlink()
+            return
+        try:
+            _fill(file, data)
+            aside.replace(path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+
+def _fill(file: BinaryIO, data: bytes) -> None:
+    file.truncate()
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _ours_alone(aside: Path, mode: int) -> int:
+    """A descriptor of `aside`, for one writer at a time. All have the same name, so what a killed one left is used."""
+    while True:
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), aside.stat()):
+                return descriptor
+        os.close(descriptor)  # whoever had it before us has put it in its place

@@ -20,7 +20,7 @@ class Room:
     """A host's room: how many chips it has, which are free now, and how many the runs waiting in its queue want.
 
     `taken` are those of its chips that people or programs of theirs hold: no run gets a turn on them. `of_job` are
-    the runs of the job at hand that are there and have not ended.
+    the runs of the job at hand that are there and have not ended. A `suspect` host gets runs when no other has room.
     """
 
     host: str
@@ -29,6 +29,7 @@ class Room:
     waiting: int = 0
     taken: int = 0
     of_job: int = 0
+    suspect: bool = False
 
     @property
     def load(self) -> int:
@@ -52,11 +53,12 @@ class Room:
         left = [chip for chip in self.free if chip not in slot]
         return replace(self, free=left, waiting=self.waiting if slot else self.waiting + wanted)
 
-    def crowding(self, wanted: int) -> tuple[bool, bool, float]:
-        """The less the better: can a run start at once, would it ever, how many chips are free or waited for."""
+    def crowding(self, wanted: int) -> tuple[bool, bool, bool, float]:
+        """The less the better: can a run start at once, would it ever, is the host in order, how many chips are free or
+        waited for."""
         turns = self.chips - self.taken
         load = float(self.load) if self.load < 0 else self.load / max(turns, 0.5)
-        return (not self._slot(wanted), turns < wanted, load)
+        return (not self._slot(wanted), turns < wanted, self.suspect, load)
 
     def _slot(self, wanted: int) -> tuple[int, ...]:
         """The free chips that a run would get, if it can start before what waits; only chips side by side go together.
@@ -124,9 +126,9 @@ def shares(job: JobSpec, limit: int, rooms: Sequence[Room], held: Mapping[str, i
     return share
 
 
-def _fullness(room: Room, share: int, job: JobSpec) -> tuple[int, float]:
+def _fullness(room: Room, share: int, job: JobSpec) -> tuple[bool, int, float]:
     free = len(room.free) // room.wants(job)
-    return (-max(0, free - share), share / room.slots_for(job))
+    return (room.suspect, -max(0, free - share), share / room.slots_for(job))
 
 
 def why_waiting(host: str, chips: int, used: int, people: Sequence[str], before: int) -> str:

@@ -45,6 +45,7 @@ def save(directory: Path, step: int, parts: Mapping[str, object]) -> Path:
         shutil.rmtree(aside, ignore_errors=True)
         raise
     _sync_directory(directory)
+    _sync_directory(directory.parent)  # the first checkpoint made `directory` itself
     return final
 
 

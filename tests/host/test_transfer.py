@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,25 @@ def test_fetch_sends_the_parts_it_announces_in_order(ended: Host) -> None:
     assert answers[0][1] == data[1000:4_001_000]
     assert answers[1][1] == b"hello\n"
     assert answers[2][1] == b"\xff"
+
+
+def test_a_checkpoint_that_the_job_removes_while_it_is_sent_arrives(ended: Host) -> None:
+    """More comes before it than a pipe holds, so it is removed long before its turn."""
+    top = ended.run_dir("gpt")
+    (top / "out").mkdir()
+    (top / "out/large.bin").write_bytes(bytes(4 << 20))
+    whole = write_checkpoint(top / "checkpoints", 100)
+    wanted = [("out/large.bin", 4 << 20), ("checkpoints/step-00000100/model.bin", 8)]
+    request = [{"run": "gpt", "path": path, "offset": 0, "length": length} for path, length in wanted]
+    with ended.start("fetch") as sender:
+        assert sender.stdin
+        assert sender.stdout
+        sender.stdin.write(json.dumps({"files": request}).encode())
+        sender.stdin.close()
+        assert json.loads(sender.stdout.readline())["path"] == "out/large.bin"
+        shutil.rmtree(whole)
+        assert sender.stdout.read().endswith(b'"length": 8}\nweights!')
+        assert sender.wait(10) == 0
 
 
 @pytest.mark.parametrize("run", ["../x", ".", "", "a/b", "A", "x" * 200, "a\n"])

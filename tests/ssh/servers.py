@@ -29,7 +29,7 @@ from tpufleet.ssh.trust import Trust
 
 T = TypeVar("T")
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/sbin")
-QUICK = Limits(connect_s=5.0, open_s=3.0, quiet_s=0.4, probe_s=0.4, tick_s=0.05)
+QUICK = Limits(connect_s=5.0, refusing_s=3.0, quiet_s=0.4, probe_s=0.4, tick_s=0.05)
 PATIENT = Limits(connect_s=30.0)
 
 

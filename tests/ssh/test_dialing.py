@@ -15,9 +15,9 @@ import pytest
 from tests.ssh.servers import QUICK, OpenSsh, Server, eventually, tcp_server
 from tpufleet.errors import AccessRefused, HostFault, HostKeyMismatch, StateError, Unreachable
 from tpufleet.model import Host
+from tpufleet.publickey import fingerprint, parse_public_key
 from tpufleet.ssh.fanout import gather
 from tpufleet.ssh.keys import ensure_key
-from tpufleet.ssh.publickey import fingerprint, parse_public_key
 
 SOON = dataclasses.replace(QUICK, connect_s=0.5)
 
@@ -158,14 +158,14 @@ def test_being_turned_away_is_tried_again(sshd: OpenSsh) -> None:
 
 def test_being_turned_away_every_time_is_unreachable(sshd: OpenSsh) -> None:
     sshd.hang_up_on = 100
-    with sshd.dialer() as dialer, pytest.raises(Unreachable, match="hung up"):
+    with sshd.dialer(limits=SOON) as dialer, pytest.raises(Unreachable, match="hung up"):
         dialer.connect(sshd.host)
-    assert sshd.accepted == 4
+    assert sshd.accepted > 1
 
 
 def test_no_failure_leaves_a_traceback_on_stderr(sshd: OpenSsh, capfd: pytest.CaptureFixture[str]) -> None:
     sshd.hang_up_on = 100
-    with sshd.dialer() as dialer, pytest.raises(Unreachable):
+    with sshd.dialer(limits=SOON) as dialer, pytest.raises(Unreachable):
         dialer.connect(sshd.host)
     assert capfd.readouterr() == ("", "")
     assert not logging.getLogger("paramiko.transport").isEnabledFor(logging.CRITICAL)

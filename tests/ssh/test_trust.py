@@ -15,8 +15,8 @@ from hypothesis import given, strategies as st
 
 from tests.ssh.servers import Server
 from tpufleet.errors import HostFault, HostKeyMismatch, StateError
+from tpufleet.publickey import fingerprint, parse_public_key
 from tpufleet.ssh.keys import ensure_key
-from tpufleet.ssh.publickey import fingerprint, parse_public_key
 from tpufleet.ssh.trust import Trust, alias
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tpufleet.errors import HostFault
-from tpufleet.ops.home import RunHome, Wanted
+from tpufleet.ops.home import RunHome, Wanted, before_all_is_home, is_over
 
 STATE = {"id": "gpt", "attempts": [{"n": 1, "started": "2026-11-21T05:00:00Z"}]}
 
@@ -61,6 +61,24 @@ def test_a_cut_checkpoint_is_taken_up_at_the_byte_also_by_the_next_command(tmp_p
     again = next(item for item in home_at(tmp_path).wanted_of_checkpoint(offer) if item.path.endswith("model.pt"))
     assert again.offset == 4
     assert not (tmp_path / "earlier").exists()
+
+
+def test_what_came_of_a_checkpoint_is_no_part_of_another_one_of_the_same_step(tmp_path: Path) -> None:
+    offer = checkpoint(10, **{"model.pt": b"0123456789"})
+    home_at(tmp_path).wanted_of_checkpoint(offer)[0].part.write_bytes(b"0123")
+    anew = checkpoint(10, **{"model.pt": b"9876543210"})
+    anew["files"][1] |= {"sha256": hashlib.sha256(b"{new").hexdigest()}
+    home = home_at(tmp_path)
+    home.forget_parts([anew])
+    assert home.wanted_of_checkpoint(anew)[0].offset == 0
+    assert home.wanted_of_checkpoint(offer)[0].offset == 0, "its half is gone"
+
+
+def test_a_run_is_over_when_what_it_left_is_home() -> None:
+    done = {**STATE, "state": "done"}
+    assert not is_over(before_all_is_home(done))
+    assert is_over(done)
+    assert is_over(before_all_is_home({**STATE, "state": "failed"})), "nobody starts it again by itself"
 
 
 def test_a_checkpoint_appears_only_when_every_file_is_right(tmp_path: Path) -> None:

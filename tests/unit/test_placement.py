@@ -48,6 +48,14 @@ def test_chips_that_people_hold_are_not_waited_for() -> None:
     assert set(place(some_runs(2), [room(0, free=0, taken=4), room(1, free=0)], {}).values()) == {"tpu-1-w0"}
 
 
+def test_a_suspect_host_gets_runs_only_when_no_other_has_room() -> None:
+    suspect, other = replace(room(0), suspect=True), room(1)
+    assert set(place(some_runs(4), [suspect, other], {}).values()) == {"tpu-1-w0"}
+    assert Counter(place(some_runs(6), [suspect, other], {}).values()) == {"tpu-0-w0": 2, "tpu-1-w0": 4}
+    assert set(place(some_runs(4), [replace(suspect, free=()), replace(other, free=())], {}).values()) == {"tpu-1-w0"}
+    assert shares(JOB, 4, [suspect, other], {}) == {"tpu-1-w0": 4}
+
+
 def test_a_run_of_two_chips_goes_where_two_are_free_side_by_side() -> None:
     apart = Room("tpu-0-w0", 4, (1, 2))
     pair = Room("tpu-1-w0", 4, (2, 3))

@@ -53,6 +53,8 @@ def collect(
         problems=brought.problems,
         notes=brought.notes,
     )
+    if brought.full:
+        raise brought.full
     if brought.problems:
         raise PartialFailure(
             f"not everything is home: {brought.problems[0]}",

@@ -55,14 +55,17 @@ def delete(
         show_plan(this.out, spec, _plan(spec, this.survey(spec, everywhere=orphans), nodes or (), orphans, expired))
         return
     with this.fleet("delete") as fleet, this.changing(fleet):
-        there = survey(fleet.spec, fleet.cloud, [ALL_ZONES] if orphans else fleet.zones)
+        everywhere = orphans or not fleet.journal.is_kept  # which alone knows of zones that have left the file
+        there = survey(fleet.spec, fleet.cloud, [ALL_ZONES] if everywhere else fleet.zones)
         plan = _plan(fleet.spec, there, nodes or (), orphans, expired)
         if plan.actions and not yes:
             going = operation.at_risk(fleet, plan, there)
             lost = f" {len(going)} runs have not ended: {', '.join(going[:3])}." if going else ""
             doomed = listed([_named(action.name, action.zone, there) for action in plan.actions])
             this.out.confirm(f"Delete {doomed}, with all on them?{lost}", yes=yes)
-        proof = operation.delete(fleet, plan, there, everywhere=orphans, limit_s=limit.seconds)
+        proof = operation.delete(fleet, plan, everywhere=everywhere, limit_s=limit.seconds)
+    if plan.actions and not fleet.journal.is_kept:
+        this.out.note("this deletion is not on record: a watch that is on would make the nodes again, end it")
     if not plan.actions:
         this.out.line("nothing to do")
     for item in proof:

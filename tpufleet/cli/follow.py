@@ -31,8 +31,12 @@ def follow(this: Session, runs: Sequence[str], known: States) -> States:
 
     Ctrl-C ends the watching, not the runs.
     """
+    from tpufleet.ops.failures import untold
+
     with this.fleet("follow") as fleet, _picture(this.out, runs) as show:
-        return _watch(fleet, runs, known, show)
+        ends = _watch(fleet, runs, known, show)
+        untold(fleet.journal, ends)  # the caller tells all of them
+        return ends
 
 
 def raise_for_failed(states: States) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tpufleet.ssh.access import Access
 
 LOCK_WAIT_S = 600.0
+WITHOUT_JOURNAL = frozenset({"delete", "status", "runs", "logs"})  # go on where its disk is full
 
 
 @dataclass
@@ -55,8 +56,10 @@ class Session:
         with contextlib.ExitStack() as stack:
             cloud = stack.enter_context(_cloud(spec, paths, start=start))
             paths.ensure_state()
-            journal = Journal(paths.journal)
+            journal = Journal(paths.journal, spare=command in WITHOUT_JOURNAL)
             stack.callback(journal.close)
+            if not journal.is_kept:
+                self.out.note(f"going on without the journal: no room for {paths.journal}")
             access = self.access(spec)
             access.key_line()  # makes the fleet's own key, if it is that
             trust = Trust(paths.pins)

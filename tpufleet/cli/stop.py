@@ -8,7 +8,6 @@ import typer
 
 from tpufleet.cli.arguments import DryRun, session
 from tpufleet.cli.render import RUN_COLUMNS, run_rows
-from tpufleet.restart import FINAL_STATES
 from tpufleet.text import natural
 
 
@@ -26,17 +25,17 @@ def stop(
     Example: tpufleet stop gpt
     """
     from tpufleet.ops.observe import observe
-    from tpufleet.ops.runs import find, located, stop as end
+    from tpufleet.ops.runs import find, going, located, stop as end
 
     this = session(context)
     with this.fleet("stop", dry_run=dry_run) as fleet, this.changing(fleet):
         views = observe(fleet).hosts
         there = located(views)
         chosen = find(runs, there, views)
-        going = [run for run in chosen if there[run].state["state"] not in FINAL_STATES]
-        states = [there[run].state for run in chosen] if dry_run or not going else end(fleet, going, there)
+        doomed = going(chosen, there)
+        states = [there[run].state for run in chosen] if dry_run else end(fleet, chosen, there)
     states = sorted(states, key=lambda state: natural(str(state["id"])))
     this.out.table(RUN_COLUMNS, run_rows(states), numbers=("step",))
-    if not going:
+    if not doomed:
         this.out.line("nothing to do")
-    this.out.data(dry_run=dry_run, stopped=going, runs=states)
+    this.out.data(dry_run=dry_run, stopped=doomed, runs=states)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tpufleet.cli.arguments import duration, session
-from tpufleet.cli.follow import raise_for_failed, summary
+from tpufleet.cli.follow import States, raise_for_failed, summary
 from tpufleet.cli.output import Output, rich_table
 from tpufleet.cli.render import node_state, run_rows
 from tpufleet.cli.session import Session
@@ -30,7 +30,10 @@ def watch(
     context: typer.Context,
     interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="How often to look: 30s, 5m.")] = "30s",
     once: Annotated[bool, typer.Option("--once", help="One look, and what follows from it; for cron.")] = False,
-    until_done: Annotated[bool, typer.Option("--until-done", help="End when every run has ended.")] = False,
+    until_done: Annotated[
+        bool,
+        typer.Option("--until-done", help="End when every run has ended; exit code 7 for failures not told before."),
+    ] = False,
     install: Annotated[
         bool, typer.Option("--install", help="Write a systemd user unit that keeps it on; print how to start it.")
     ] = False,
@@ -59,17 +62,17 @@ def watch(
             "--json gives one object at the end and watch has no end: choose one", hint="tpufleet --json watch --once"
         )
     seconds = duration("--interval", interval).seconds
-    seen = _watch(this, seconds, once=once, until_done=until_done)
+    seen, news = _watch(this, seconds, once=once, until_done=until_done)
     ordered = [seen.states[run] for run in sorted(seen.states, key=natural)]
     if until_done or once:
         this.out.line(summary(ordered) if ordered else "no runs")
     this.out.data(**_fields(this, seen, ordered))
-    if until_done:
-        raise_for_failed(seen.ended or {})
+    raise_for_failed(news)
 
 
-def _watch(this: Session, seconds: float, *, once: bool, until_done: bool) -> Seen:
-    """Look until the end; returns the last look."""
+def _watch(this: Session, seconds: float, *, once: bool, until_done: bool) -> tuple[Seen, States]:
+    """Look until the end; returns the last look, and the ends of the runs that are news where they were waited for."""
+    from tpufleet.ops.failures import untold
     from tpufleet.ops.watch import Watch
     from tpufleet.state.lock import locked
 
@@ -82,15 +85,15 @@ def _watch(this: Session, seconds: float, *, once: bool, until_done: bool) -> Se
     ):
         watching = Watch(fleet, this.access(fleet.spec).key_line(), this.spec)
         if once:
-            return watching.once()
+            return watching.once(), {}
         while True:
             seen = watching.step()
             show(fleet, seen)
             if not seen.left:
                 fleet.say(fleet.spec.fleet, "nothing is left to watch: its nodes' time is over, or they were deleted")
-                return seen
-            if until_done and seen.ended is not None:
-                return seen
+            ends = seen.ended if until_done else None
+            if ends is not None or not seen.left:
+                return seen, untold(fleet.journal, ends or {})
             watching.wait(seconds)
 
 

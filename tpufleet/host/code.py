@@ -48,11 +48,11 @@ def code(places: Places, request: JsonObject) -> JsonObject:
     with locks.locked(at.lock) as lock:
         if tree.is_dir():
             _make_way(places, at, wanted)
-        fetched = not tree.is_dir() and _get_commit(at, wanted)
+        fetched = not tree.is_dir() and _get_commit(at, wanted, lock)
         if not tree.is_dir():
             if not _has_commit(at, wanted.commit):
                 return {"missing": True, "upload": str(at.bundle(wanted.commit))}
-            _check_out(at, wanted.commit, wanted.shallow)
+            _check_out(at, wanted.commit, wanted.shallow, lock)
         outcome = setup.run_setup(at, wanted.commit, wanted.setup, wanted.setup_timeout_s, lock)
         files.write_json(at.current, {"commit": wanted.commit})
     return {
@@ -114,15 +114,18 @@ def _has_commit(at: RepoPlaces, commit: str) -> bool:
     return at.git.is_dir() and git.succeeds(f"--git-dir={at.git}", "cat-file", "-e", f"{commit}^{{commit}}")
 
 
-def _get_commit(at: RepoPlaces, wanted: CodeRequest) -> bool:
-    """Brings the commit into the bare repository, from a bundle that was sent or from the URL; whether it had to."""
+def _get_commit(at: RepoPlaces, wanted: CodeRequest, lock: int) -> bool:
+    """Brings the commit into the bare repository, from a bundle that was sent or from the URL; whether it had to.
+
+    `lock`, the repository's, is inherited by git: one whose caller died is waited for, not joined.
+    """
     if _has_commit(at, wanted.commit):
         return False
-    _make_bare(at)
+    _make_bare(at, lock)
     bundle = at.bundle(wanted.commit)
     if bundle.is_file():
         try:
-            git.git(f"--git-dir={at.git}", "bundle", "unbundle", str(bundle))
+            git.git(f"--git-dir={at.git}", "bundle", "unbundle", str(bundle), keep=[lock])
         finally:
             bundle.unlink(missing_ok=True)  # a bad one would be in the way of the next
         if not _has_commit(at, wanted.commit):
@@ -131,24 +134,24 @@ def _get_commit(at: RepoPlaces, wanted: CodeRequest) -> bool:
         refs = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
         git.git(
             f"--git-dir={at.git}", "fetch", "--quiet", "--force", "--no-tags", "--", wanted.url, *refs,
-            protocols=git.PROTOCOLS, timeout_s=git.FETCH_TIMEOUT_S,
+            protocols=git.PROTOCOLS, timeout_s=git.FETCH_TIMEOUT_S, keep=[lock],
         )  # fmt: skip
     if not _has_commit(at, wanted.commit):
         return False
-    git.git(f"--git-dir={at.git}", "update-ref", f"refs/tpufleet/{wanted.commit}", wanted.commit)
+    git.git(f"--git-dir={at.git}", "update-ref", f"refs/tpufleet/{wanted.commit}", wanted.commit, keep=[lock])
     return True
 
 
-def _make_bare(at: RepoPlaces) -> None:
+def _make_bare(at: RepoPlaces, lock: int) -> None:
     """An empty bare repository, whole or absent."""
     if at.git.is_dir():
         return
     aside = at.dir / f".repo.{os.getpid()}"
-    git.git("init", "--quiet", "--bare", "--template=", "--", str(aside))
+    git.git("init", "--quiet", "--bare", "--template=", "--", str(aside), keep=[lock])
     aside.rename(at.git)
 
 
-def _check_out(at: RepoPlaces, commit: str, shallow: tuple[str, ...]) -> None:
+def _check_out(at: RepoPlaces, commit: str, shallow: tuple[str, ...], lock: int) -> None:
     """The commit's tree, made aside and renamed; it borrows the bare repository's objects.
 
     What an interrupted one left behind is removed: the caller holds the repository's lock.
@@ -157,10 +160,11 @@ def _check_out(at: RepoPlaces, commit: str, shallow: tuple[str, ...]) -> None:
         shutil.rmtree(left, ignore_errors=True)
     aside = at.trees / f".{commit}"
     git.git(
-        "clone", "--quiet", "--shared", "--no-checkout", "--template=", "--", str(at.git), str(aside), protocols="file"
-    )
+        "clone", "--quiet", "--shared", "--no-checkout", "--template=", "--", str(at.git), str(aside),
+        protocols="file", keep=[lock],
+    )  # fmt: skip
     if shallow:
         (aside / ".git" / "shallow").write_text("".join(f"{line}\n" for line in shallow))
-    git.git("-C", str(aside), "checkout", "--quiet", "--detach", commit)
+    git.git("-C", str(aside), "checkout", "--quiet", "--detach", commit, keep=[lock])
     aside.rename(at.tree(commit))
     files.sync_directory(at.trees)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tpufleet.host import files
@@ -18,6 +18,7 @@ from tpufleet.host.places import SET_UP, own_environment
 FETCH_TIMEOUT_S = 1800
 LOCAL_TIMEOUT_S = 600
 PROTOCOLS = "https:ssh"
+NOTHING: tuple[int, ...] = ()
 NO_CHANGES = ""
 UNREADABLE = "unreadable"
 URL = re.compile(
@@ -41,12 +42,13 @@ def checked_url(url: str) -> str:
     return url
 
 
-def git(*words: str, protocols: str = "", timeout_s: float = LOCAL_TIMEOUT_S) -> str:
+def git(*words: str, protocols: str = "", timeout_s: float = LOCAL_TIMEOUT_S, keep: Collection[int] = NOTHING) -> str:
     """Runs git and gives what it printed; raises HostError (git) with the last thing it said.
 
-    `protocols` are those it may fetch over; none by default.
+    `protocols` are those it may fetch over; none by default. It inherits the descriptors `keep`: a lock that must be
+    held for as long as it writes, even when its caller is killed.
     """
-    done = _run(words, protocols, timeout_s)
+    done = _run(words, protocols, timeout_s, keep)
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         telling = [line for line in said if line.startswith(("fatal:", "error:", "remote:", "ERROR:"))] or said
@@ -88,7 +90,9 @@ def words_shown(words: Sequence[str]) -> str:
     return ""
 
 
-def _run(words: Sequence[str], protocols: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+def _run(
+    words: Sequence[str], protocols: str, timeout_s: float, keep: Collection[int] = NOTHING
+) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in own_environment().items() if not name.startswith("GIT_")}
     env |= {
         "GIT_TERMINAL_PROMPT": "0",
@@ -105,6 +109,7 @@ def _run(words: Sequence[str], protocols: str, timeout_s: float) -> subprocess.C
             errors="replace",
             env=env,
             timeout=timeout_s,
+            pass_fds=keep,
             check=False,
         )
     except FileNotFoundError:

@@ -76,6 +76,11 @@ def size_of(run: RunPlaces) -> int:
     return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
+def is_torn(run: RunPlaces) -> bool:
+    """Whether the log ends in the middle of a line: what wrote it was killed."""
+    return read(run, max(0, size_of(run) - 1), 1) not in (b"", b"\n")
+
+
 def end_of(run: RunPlaces) -> int:
     """How many bytes were ever written to the log."""
     return cut_of(run).offset(size_of(run))

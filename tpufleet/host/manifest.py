@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 from collections.abc import Iterator
@@ -79,7 +80,8 @@ def _checkpoints(store: RunStore) -> list[Checkpoint]:
 
     found = [checkpoints.check(folder / name, hasher_of(name)) for name in reversed(checkpoints.names(folder))]
     if used != known:
-        files.write_json(store.at.verified, used)
+        with contextlib.suppress(OSError):  # a full disk is when bringing things home matters most
+            files.write_json(store.at.verified, used)
     return found
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tpufleet.host import clock, files, holders, locks, metrics, settle, suspects, usage
+from tpufleet.host.errors import is_disk_full
 from tpufleet.host.files import JsonObject
 from tpufleet.host.holders import Holder
 from tpufleet.host.places import Places
@@ -25,7 +26,11 @@ def probe(places: Places) -> JsonObject:
     states = all_states(places)
     boot = settle.boot_id(places)
     if any(state.state not in FINAL_STATES for state in states):
-        _look_after(places, states, boot)
+        try:
+            _look_after(places, states, boot)
+        except OSError as error:
+            if not is_disk_full(error):  # `disk` says so, and the rest is worth hearing
+                raise
     suspect = suspects.suspects(states)
     return {
         "boot_id": boot,

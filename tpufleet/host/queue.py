@@ -17,7 +17,8 @@ from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tpufleet.host import chips, daemons, endings, holders, locks, metrics, processes, settle, slots, store, usage
+from tpufleet.host import chips, daemons, holders, locks, metrics, processes, settle, slots, store, usage
+from tpufleet.host.errors import is_disk_full
 from tpufleet.host.limits import GRACE_S, Limits
 from tpufleet.host.places import Places
 from tpufleet.host.records import RunState
@@ -28,6 +29,7 @@ STARTABLE = (State.QUEUED, State.RECOVERING)
 POLL_S = 2.0  # while something waits for what nobody tells us of: a chip that a person holds
 LONGEST_SLEEP_S = 30.0
 AFTER_FAILED_START_S = 5.0
+AFTER_FULL_S = 5.0
 AFTER_VANISHED_S = 0.2  # a run vanished between the look at it and the sleep, or its lock was not free yet
 
 
@@ -55,6 +57,8 @@ def work(places: Places, lock: int) -> None:
     while held is not None:
         with _fifo(places.queue_fifo) as fifo:
             _Worker(places, fifo).run_until_all_have_ended()
+        for run in places.runs():
+            settle.tidy(RunStore(places.run(run)))
         os.close(held)
         unfinished = any(state.state not in FINAL_STATES for state in store.all_states(places))
         held = locks.try_lock(places.queue_lock) if unfinished else None
@@ -81,14 +85,26 @@ class _Worker:
         self.sampler = usage.Sampler(places)
 
     def run_until_all_have_ended(self) -> None:
+        """Goes on when there is room again, where a full disk keeps it from writing anything down."""
         while True:
-            _drain(self.fifo)
-            states = self._settled()
-            if not states and not self.children:
-                return
-            seconds = min(self._start_what_can(states), self._keep_limits(states))
-            self.sampler.look([state for state in states if state.state is State.RUNNING])
-            self._sleep(min(seconds, POLL_S) if self.starting else seconds, states)
+            try:
+                if not self._look():
+                    return
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                self._sleep(AFTER_FULL_S, ())
+
+    def _look(self) -> bool:
+        """One round: closes, starts, ends what is to be, and sleeps; False when every run has ended."""
+        _drain(self.fifo)
+        states = self._settled()
+        if not states and not self.children:
+            return False
+        seconds = min(self._start_what_can(states), self._keep_limits(states))
+        self.sampler.look([state for state in states if state.state is State.RUNNING])
+        self._sleep(min(seconds, POLL_S) if self.starting else seconds, states)
+        return True
 
     def _settled(self) -> list[RunState]:
         """The states of the runs that have not ended, after closing the attempts of those that are gone."""
@@ -178,8 +194,7 @@ class _Worker:
             if state is None or state.state not in STARTABLE:
                 return True
             if record.asked_to_stop() is not None:
-                record.write_state(endings.stop_before_start(state))
-                record.forget_secrets()
+                settle.stop_before_start(record, state)
                 return True
             leases = chips.take_leases(self.places, assigned[run], run)
             if leases is None:

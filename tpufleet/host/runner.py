@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import os
 import shutil
 import signal
@@ -99,7 +100,7 @@ def supervise(places: Places, run: str, lock: int, leases: dict[int, int]) -> No
         if state is None or state.state not in (State.QUEUED, State.RECOVERING):
             return
         if store.asked_to_stop() is not None:
-            store.write_state(endings.stop_before_start(state))
+            settle.stop_before_start(store, state)
             return
         task = Task(places, store, store.spec(), lock, leases)
         _attempt(task, state)
@@ -120,6 +121,8 @@ def _attempt(task: Task, state: RunState) -> None:
     at.dir.mkdir(parents=True, exist_ok=True)
     metrics.begin(at)
     log = os.open(at.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    if logfile.is_torn(at):
+        _note(log, "\n")  # what comes now is no part of that line
     state = _opened(state, task)
     try:
         ready = _make_ready(task, state.attempts[-1].n)
@@ -198,8 +201,7 @@ def _make_ready(task: Task, attempt: int) -> Ready:
     if not cwd.is_dir() or not cwd.is_relative_to(os.path.realpath(top)):
         raise CannotStart(f"{spec.workdir}: no such directory in the repository")
     resume = checkpoints.newest_verified(store.at.checkpoints)
-    host_tmp = os.environ.get("TMPDIR") or str(places.root / "tmp")
-    tmp = Path(tempfile.mkdtemp(prefix="run-", dir=host_tmp if Path(host_tmp).is_dir() else None))
+    tmp = _make_tmp(places, store.at.id)
     if spec.device == "cpu":
         pin = pin_to_cpu()
     else:
@@ -217,6 +219,19 @@ def _make_ready(task: Task, attempt: int) -> Ready:
         pin=pin,
     )
     return Ready(env, cwd, resume, spec.dirty or _is_dirty(tree), tmp)
+
+
+def _make_tmp(places: Places, run: str) -> Path:
+    """A temporary directory for the attempt. Its path is short, since sockets may be made in it.
+
+    One of an attempt that was killed before anybody knew of it goes: its name tells whose it was.
+    """
+    own = Path(os.environ.get("TMPDIR") or places.root / "tmp")
+    folder = own if own.is_dir() else Path(tempfile.gettempdir())
+    prefix = f"run-{hashlib.sha256(run.encode()).hexdigest()[:8]}-"
+    for left in folder.glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
 
 
 def _is_dirty(tree: Path | None) -> bool:

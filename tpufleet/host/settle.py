@@ -104,6 +104,28 @@ def close(store: RunStore, state: RunState, ending: endings.Ending, *, stopped: 
     return after
 
 
+def stop_before_start(store: RunStore, state: RunState) -> RunState:
+    """Writes down that a person stopped a run before its (next) attempt began. The caller holds the run's lock."""
+    after = store.write_state(endings.stop_before_start(state))
+    store.forget_secrets()
+    return after
+
+
+def tidy(store: RunStore) -> None:
+    """Removes what a run that has ended has left, where whoever ended it was killed before doing so."""
+    lock = store.take()
+    if lock is None:
+        return
+    try:
+        state, handle = store.state(), store.handle()
+        if state is not None and state.state in FINAL_STATES:
+            store.forget_secrets()
+            if handle is not None:
+                _sweep(handle)
+    finally:
+        os.close(lock)
+
+
 def with_numbers(store: RunStore, state: RunState) -> RunState:
     """The state with the last step and metrics that stand in the run's metrics.jsonl."""
     found = metrics.latest(store.at.metrics)

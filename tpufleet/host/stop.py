@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from tpufleet.host import endings, files, processes, queue, settle
+from tpufleet.host import files, processes, queue, settle
 from tpufleet.host.errors import INTERNAL, NOT_FOUND, HostError, bad
 from tpufleet.host.files import JsonObject
 from tpufleet.host.places import Places
@@ -84,8 +84,7 @@ def _stopped_if_waiting(store: RunStore) -> RunState:
         return state
     try:
         if state.state in (State.QUEUED, State.RECOVERING):
-            state = store.write_state(endings.stop_before_start(state))
-            store.forget_secrets()
+            state = settle.stop_before_start(store, state)
         return state
     finally:
         os.close(lock)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tpufleet.errors import CodeError, HostFault
+from tpufleet.errors import CodeError, DiskFull, HostFault
 from tpufleet.model import Code, CodeSpec, Host
 from tpufleet.names import RepoUrl, shown
 from tpufleet.ops.fleet import Fleet
@@ -228,6 +228,8 @@ def _git(directory: Path, *words: str, subject: str | None = None) -> str:
     except subprocess.TimeoutExpired as error:
         raise CodeError(f"git {words[0]} took longer than {GIT_LIMIT_S} s") from error
     except subprocess.CalledProcessError as error:
+        if b"No space left on device" in error.stderr:
+            raise DiskFull(directory) from error
         lines = clean(error.stderr.decode(errors="replace"), keep_newlines=True).strip().splitlines()
         said = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
         raise _GitSaidNo(

@@ -14,11 +14,12 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tpufleet.errors import HostFault
+from tpufleet.errors import DiskFull, HostFault
 from tpufleet.model import Host, HostView
 from tpufleet.ops.fleet import Fleet
-from tpufleet.ops.home import RunHome, Wanted, read_runs, write_json
+from tpufleet.ops.home import RunHome, Wanted, before_all_is_home, read_runs, write_json
 from tpufleet.ops.runs import located
+from tpufleet.paths import writing
 from tpufleet.restart import FINAL_STATES
 from tpufleet.ssh.fanout import gather
 from tpufleet.ssh.port import Stream
@@ -42,6 +43,7 @@ class Collected:
     checkpoints: int = 0
     problems: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
+    full: DiskFull | None = None  # there was no room for it at home
 
     def add(self, other: Collected) -> None:
         self.runs += other.runs
@@ -50,6 +52,7 @@ class Collected:
         self.checkpoints += other.checkpoints
         self.problems += other.problems
         self.notes += other.notes
+        self.full = self.full or other.full
 
 
 def collect(
@@ -93,7 +96,8 @@ def _collect(fleet: Fleet, views: Sequence[HostView], only: frozenset[str]) -> C
 
 
 def write_runs(fleet: Fleet, states: Sequence[dict[str, Any]]) -> None:
-    fleet.paths.artifacts.mkdir(parents=True, exist_ok=True)
+    with writing(fleet.paths.artifacts):
+        fleet.paths.artifacts.mkdir(parents=True, exist_ok=True)
     ordered = sorted(states, key=lambda state: natural(str(state["id"])))
     write_json(fleet.paths.artifacts / "runs.json", {"schema": SCHEMA, "fleet": fleet.spec.fleet, "runs": ordered})
 
@@ -106,15 +110,16 @@ class _Share:
     offered: dict[str, Any]
     plain: list[Wanted]
     checkpoints: list[tuple[dict[str, Any], list[Wanted]]]
+    newest: dict[str, Any] | None
 
     @classmethod
     def of(cls, home: RunHome, offered: dict[str, Any]) -> _Share:
         home.log_cut_there = int(offered.get("log_cut") or 0)
         verified = [checkpoint for checkpoint in reversed(offered["checkpoints"]) if checkpoint["verified"]]
-        home.forget_parts([str(checkpoint["name"]) for checkpoint in verified])
+        home.forget_parts(verified)
         plain = [wanted for entry in offered["files"] if (wanted := home.wanted(entry))]
         checkpoints = [(point, items) for point in verified if (items := home.wanted_of_checkpoint(point))]
-        return cls(home, offered, plain, checkpoints)
+        return cls(home, offered, plain, checkpoints, next(iter(verified), None))
 
     def missing(self) -> list[Wanted]:
         """What must be sent; of a checkpoint that was cut only what had not come."""
@@ -139,53 +144,73 @@ class _Host:
         self._fleet = fleet
         self._host = host
         self._said = time.monotonic()
+        self._answered: set[Wanted] = set()  # arrived, or the host has it no more
         self._arrived: set[Wanted] = set()
         self.done = Collected()
         self.states: list[dict[str, Any]] = []
 
     def collect(self, runs: Sequence[str]) -> _Host:
+        asked = time.time()
         manifest = self._fleet.agent(self._host).ask("manifest", {"runs": list(runs)}, timeout_s=600)
         shares: list[_Share] = []
+        states: dict[str, dict[str, Any]] = {}
         for offered in manifest["runs"]:
             state = offered["state"]
+            states[state["id"]] = before_all_is_home(state)
             with self._guarded(state["id"]):
                 if state["attempts"]:
                     home = RunHome.open(self._fleet.paths.runs, state)
-                    home.write_state(state)
+                    home.write_state(states[state["id"]])
                     shares.append(_Share.of(home, offered))
-            self.states.append(state)
             self.done.runs += 1
         try:
             with self._guarded("the transfer"):
                 self._fetch([item for share in shares for item in share.missing()])
         finally:  # also after a cut line: what has come is kept
             for share in shares:
-                with self._guarded(share.offered["state"]["id"]):
-                    self._finish(share)
+                state = share.offered["state"]
+                with self._guarded(state["id"]):
+                    if self._finish(share, asked):
+                        states[state["id"]] = state
+            self.states += states.values()
         if self.done.files:
             self._fleet.say(self._host.name, f"{self.done.files} files, {size(self.done.bytes)} home", "done")
         return self
 
-    def _finish(self, share: _Share) -> None:
+    def _finish(self, share: _Share, asked: float) -> bool:
+        """Put what has come in its place; whether that is all there was when the host was `asked`.
+
+        A checkpoint is shown after the records that were there before it: whoever goes on from it needs them.
+        """
         for item in share.plain:
             if item in self._arrived:
                 share.home.finish(item)
-        for checkpoint, items in share.checkpoints:
+        whole = all(item in self._answered for item in share.plain)
+        for checkpoint, items in share.checkpoints if whole else ():
             if all(item in self._arrived or item.offset == item.size for item in items):
                 share.home.finish_checkpoint(checkpoint, items)
                 self.done.checkpoints += 1
+            elif checkpoint is share.newest or not all(item in self._answered for item in items):
+                whole = False  # an older one may have been removed since: the job keeps its newest
         run = share.offered["state"]["id"]
         for checkpoint in share.offered["checkpoints"]:
             if not checkpoint["verified"]:
                 told = self.done.notes if share.is_known_flaw(checkpoint) else self.done.problems
                 told.append(f"{run} on {self._host.name}: {checkpoint['name']} is not as its manifest says")
-        share.home.mirrored = time.time()
+        if whole:
+            share.home.mirrored = asked
+            share.home.write_state(share.offered["state"])
         share.home.write_index()
+        return whole
 
     @contextlib.contextmanager
     def _guarded(self, what: object) -> Generator[None]:
         try:
-            yield
+            with writing(self._fleet.paths.runs):
+                yield
+        except DiskFull as error:
+            self.done.full = error
+            self._problem(what, error.message)
         except HostFault as error:
             self._problem(what, error.message)
         except OSError as error:
@@ -210,6 +235,7 @@ class _Host:
         header = _header(stream, item)
         left = int(header["length"])
         if left < 0:  # gone since the manifest was made: the next collect sees why
+            self._answered.add(item)
             return
         with item.part.open("r+b" if item.part.exists() else "w+b") as file:
             file.seek(item.offset)
@@ -224,6 +250,7 @@ class _Host:
                 left -= len(chunk)
                 self.done.bytes += len(chunk)
                 self._tell(all_bytes)
+        self._answered.add(item)
         self._arrived.add(item)
         self.done.files += 1
 

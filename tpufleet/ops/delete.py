@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tpufleet.actions import DeleteNode, Plan
 from tpufleet.cloud.port import ALL_ZONES
-from tpufleet.errors import PartialFailure
+from tpufleet.errors import DiskFull, PartialFailure
 from tpufleet.model import Node, Queued, Snapshot
 from tpufleet.ops.apply import DELETE_LIMIT_S, remove
 from tpufleet.ops.fleet import Fleet
@@ -34,25 +35,28 @@ def at_risk(fleet: Fleet, plan: Plan, snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(str(run["id"]) for view in views for run in view.runs if run["state"] not in FINAL_STATES)
 
 
-def delete(
-    fleet: Fleet, plan: Plan, snapshot: Snapshot, *, everywhere: bool = False, limit_s: float = DELETE_LIMIT_S
-) -> tuple[Proof, ...]:
-    """Carry out the plan that was made from `snapshot`, wait until all is absent, then list the zones anew.
+def delete(fleet: Fleet, plan: Plan, *, everywhere: bool = False, limit_s: float = DELETE_LIMIT_S) -> tuple[Proof, ...]:
+    """Carry out the plan, wait until all is absent, then list the zones anew.
 
     They are those of the file and those that were touched, or with `everywhere` all that there are.
     """
     remove(fleet, [action for action in plan.actions if isinstance(action, DeleteNode)], limit_s=limit_s)
-    for node in _doomed(plan, snapshot):
-        for worker in range(max(len(node.addresses), 1)):
-            fleet.trust.forget(f"{node.uid}-w{worker}")
     touched = [action.zone for action in plan.actions]
-    return prove(fleet, [ALL_ZONES] if everywhere else list(dict.fromkeys([*fleet.zones, *touched])))
-
-
-def prove(fleet: Fleet, zones: Sequence[str]) -> tuple[Proof, ...]:
-    """Ask each zone what is there of this fleet."""
+    zones = [ALL_ZONES] if everywhere else list(dict.fromkeys([*fleet.zones, *touched]))
     found = survey(fleet.spec, fleet.cloud, zones)
+    with contextlib.suppress(DiskFull):  # a pin of a machine that is gone does no harm; the proof matters more
+        _forget_keys(fleet, found.nodes)
+    return _proof(found, zones)
 
+
+def _forget_keys(fleet: Fleet, left: Sequence[Node]) -> None:
+    """Of all machines but those that are `left`: also of those that a command deleted which was killed then. (A key
+    too many that is forgotten is read anew from where it came.)"""
+    there = {node.uid for node in left}
+    fleet.trust.forget(*(one for one in fleet.trust.identities() if one.rpartition("-w")[0] not in there))
+
+
+def _proof(found: Snapshot, zones: Sequence[str]) -> tuple[Proof, ...]:
     def counted(things: Sequence[Node | Queued], zone: str) -> int:
         return sum(zone in (thing.zone, ALL_ZONES) for thing in things)
 

@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from tpufleet.host.checkpoints import names as checkpoint_names, newest_verified
 from tpufleet.host.files import safe_relative
 from tpufleet.names import RunId, shown
 from tpufleet.paths import write_atomically
+from tpufleet.restart import FINAL_STATES, State
 
 GROWING = "log.txt"  # only ever appended to, so that its tail is enough
 OURS = "run.json"  # written here: an artifact of that name stays on the host
@@ -47,8 +48,8 @@ class RunHome:
     """One run's directory at home.
 
     `collected` remembers size and mtime on the host of each file that is here, `log_cut` how much had been cut out of
-    the log that is here, `told` the broken checkpoints that people were told of, `mirrored` when all was as on the
-    host (Unix time).
+    the log that is here, `told` the broken checkpoints that people were told of, `mirrored` the last moment of which
+    all is here that the host had then (Unix time).
     """
 
     directory: Path
@@ -69,8 +70,9 @@ class RunHome:
             raise HostFault(f"a run has an impossible name: {error}", kind="bad-name") from error
         life = str(state.get("began") or state["attempts"][0]["started"])
         index = _index(directory)
-        if directory.is_dir() and index.get("life") != life:
-            _move_aside(directory, runs.parent / "earlier")
+        if index.get("life") != life:
+            if _holds_anything(directory):
+                _move_aside(directory, runs.parent / "earlier")
             index = {}
         home = cls(directory, life, **_known(index))
         if not index:
@@ -101,7 +103,7 @@ class RunHome:
         wanted: list[Wanted] = []
         for entry in checkpoint["files"]:
             path = safe(f"{folder}/{entry['path']}")
-            part = self._part(path)
+            part = self._part(f"{_folder_of_parts(checkpoint)}/{safe(str(entry['path']))}")
             size = int(entry["size"])
             here = part.stat().st_size if part.is_file() else 0
             if here > size:
@@ -110,10 +112,12 @@ class RunHome:
             wanted.append(Wanted(self.directory.name, path, here, size, part, sha256=str(entry["sha256"])))
         return wanted
 
-    def forget_parts(self, offered: Collection[str]) -> None:
-        """Remove what was begun of checkpoints that the host doesn't offer any more (the job keeps its newest)."""
+    def forget_parts(self, offered: Iterable[Mapping[str, Any]]) -> None:
+        """Remove what was begun of checkpoints that the host doesn't offer any more: the job keeps its newest, or
+        went on from an earlier one and wrote them anew."""
+        kept = {_folder_of_parts(checkpoint) for checkpoint in offered}
         for left in (self.directory / PARTS / "checkpoints").glob("*"):
-            if left.name not in offered:
+            if f"checkpoints/{left.name}" not in kept:
                 shutil.rmtree(left, ignore_errors=True)
 
     def finish(self, item: Wanted) -> None:
@@ -144,7 +148,7 @@ class RunHome:
         if target.is_dir():  # written anew by the job: never half of it is seen
             target.rename(older)
         self._make_way(target)
-        self._part(folder).replace(target)
+        self._part(_folder_of_parts(checkpoint)).replace(target)
         shutil.rmtree(older, ignore_errors=True)
 
     def write_state(self, state: Mapping[str, Any]) -> None:
@@ -183,6 +187,18 @@ class RunHome:
         return part
 
 
+def before_all_is_home(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's state as it is kept while files of it may be missing here: done, it is `incomplete`, since without them
+    nothing is done once its host is gone."""
+    missing = state["state"] == State.DONE and bool(state.get("attempts"))
+    return {**state, "incomplete": True} if missing else dict(state)
+
+
+def is_over(state: Mapping[str, Any]) -> bool:
+    """Whether a run needs nothing any more: it has ended, and if it is done all that it left is home."""
+    return state["state"] in FINAL_STATES and not state.get("incomplete")
+
+
 def safe(path: str) -> str:
     """`path` if it is a plain relative one that stays where it belongs; raises HostFault for any other."""
     if not safe_relative(path):
@@ -209,6 +225,13 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
         return []
 
 
+def _folder_of_parts(checkpoint: Mapping[str, Any]) -> str:
+    """Where a checkpoint arrives; another for one of the same step and other content (`wanted_of_checkpoint`)."""
+    name = safe(f"checkpoints/{checkpoint['name']}")
+    manifest = next((entry["sha256"] for entry in checkpoint["files"] if entry["path"] == "manifest.json"), "")
+    return safe(f"{name}.{str(manifest)[:16]}")
+
+
 def _index(directory: Path) -> dict[str, Any]:
     try:
         index: Any = json.loads((directory / INDEX).read_text())
@@ -226,6 +249,11 @@ def _known(index: Mapping[str, Any]) -> dict[str, Any]:
 def last_mirrored(directory: Path) -> float:
     """When a run's files last came home, in Unix time; 0 for never."""
     return float(_index(directory).get("mirrored", 0.0))
+
+
+def _holds_anything(directory: Path) -> bool:
+    """Whether a life has left something here; a command that is killed early leaves a directory without anything."""
+    return directory.is_dir() and any(INDEX not in entry.name for entry in directory.iterdir())
 
 
 def _move_aside(directory: Path, earlier: Path) -> None:

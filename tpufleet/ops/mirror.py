@@ -8,7 +8,7 @@ from typing import Any
 from tpufleet.model import JobSpec, Snapshot
 from tpufleet.ops.collect import Collected, collect, write_runs
 from tpufleet.ops.fleet import Fleet
-from tpufleet.ops.home import RunHome, last_mirrored, mirrored_step, read_runs
+from tpufleet.ops.home import RunHome, before_all_is_home, last_mirrored, mirrored_step, read_runs
 from tpufleet.ops.runs import Located
 from tpufleet.restart import FINAL_STATES
 from tpufleet.state.lock import locked
@@ -18,15 +18,14 @@ TELLING = ("state", "reason", "host", "chips", "attempts")  # a change of these 
 SHOWN_ONLY = ("waits", "mirrored_step")  # said of a run by whoever looks at it
 
 
-def due(fleet: Fleet, runs: Mapping[str, Located], now: float) -> frozenset[str]:
-    """The runs under way whose files came home longer ago than their job's `mirror` says (or never)."""
-    return frozenset(
-        run
+def until_due(fleet: Fleet, runs: Mapping[str, Located], now: float) -> dict[str, float]:
+    """The runs under way, each with the seconds until its files are to come home (again), by their job's `mirror`;
+    0 and below: now."""
+    return {
+        run: last_mirrored(fleet.paths.runs / run) + _interval_s(fleet, item.state) - now
         for run, item in runs.items()
-        if item.state.get("attempts")
-        and item.state["state"] not in FINAL_STATES
-        and now - last_mirrored(fleet.paths.runs / run) >= _interval_s(fleet, item.state)
-    )
+        if item.state.get("attempts") and item.state["state"] not in FINAL_STATES
+    }
 
 
 def mirror(fleet: Fleet, there: Snapshot, runs: Iterable[str]) -> Collected:
@@ -41,7 +40,11 @@ def keep(fleet: Fleet, states: Mapping[str, Run]) -> None:
     """
     with locked(fleet.paths.home_lock, fleet.command, wait_s=0, waiting=lambda _: None):
         known = home_states(fleet)
-        news = {run: _plain(state) for run, state in states.items() if _telling(state) != _telling(known.get(run, {}))}
+        news = {
+            run: before_all_is_home(_plain(state))
+            for run, state in states.items()
+            if _telling(state) != _telling(known.get(run, {}))
+        }
         for state in news.values():
             if state.get("attempts"):
                 RunHome.open(fleet.paths.runs, state).write_state(state)

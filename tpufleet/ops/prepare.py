@@ -15,7 +15,7 @@ from tpufleet.ops.observe import hosts_of
 from tpufleet.ssh.fanout import Crew, Outcome
 
 BOOT_LIMIT_S = 300.0  # a VM that was made or started just now
-THERE_LIMIT_S = 20.0  # one that has been there before; it may be rebooting
+THERE_LIMIT_S = 15.0  # one that has been there before; its last try may take 10 s more, and a person is promised 30
 AT_ONCE = 32
 LOOK_AT_NODE_S = 5.0  # while a host is silent: is its node still there?
 
@@ -117,18 +117,19 @@ def _first_answer(fleet: Fleet, work: _Work) -> Mapping[str, Any]:
         agent = fleet.agent(work.host)
         return agent.ship_and_ask("probe", {}) if work.fresh else agent.ask("probe", {})
 
-    said, looked = False, 0.0
+    silent: Unreachable | None = None
+    looked = 0.0
     for passed in pauses(limit_s=work.limit_s):
         try:
             return ask()
         except Unreachable as error:
-            if not said:
+            if silent is None:
                 fleet.say(work.host.name, f"waiting for SSH ({error.message})")
-                said = True
+            silent = error
         if passed - looked > LOOK_AT_NODE_S:
             looked = passed
             _refuse_if_gone(fleet, work.host)
-    return ask()
+    raise silent or Unreachable("was not asked", where=work.host.name)
 
 
 def _refuse_if_gone(fleet: Fleet, host: Host) -> None:

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tpufleet.model import GONE_STATES, Host, HostView, Node, NodeState
-from tpufleet.ops.fleet import Fleet, values_or_raise
-from tpufleet.ops.home import RunHome, mirrored_step
+from tpufleet.ops.fleet import Fleet
+from tpufleet.ops.home import RunHome, is_over, mirrored_step
 from tpufleet.paths import remote_staged
-from tpufleet.restart import FINAL_STATES, Reason
-from tpufleet.ssh.fanout import gather
+from tpufleet.restart import Reason
 from tpufleet.state.store import Placement
 from tpufleet.text import counted
 
@@ -28,7 +27,7 @@ def lost_runs(
     home: Mapping[str, Run],
     zones: Collection[str],
 ) -> tuple[str, ...]:
-    """Pure: the runs that were `sent` to a host, have not ended as far as is known at `home`, and are nowhere now.
+    """Pure: the runs that were `sent` to a host, are not over as far as is known at `home`, and are nowhere now.
 
     A machine that is stopped or being repaired keeps its disk, one that can't be heard may well be at work, and a zone
     that was not looked at says nothing: the runs there are not lost. A host that answers and knows nothing of a run
@@ -40,7 +39,7 @@ def lost_runs(
     alive = {node.uid for node in nodes if node.state not in GONE_STATES | {NodeState.DELETING}}
 
     def is_lost(run: str, there: Placement) -> bool:
-        if run in known or (run in home and home[run]["state"] in FINAL_STATES):
+        if run in known or (run in home and is_over(home[run])):
             return False
         if there.identity in heard:
             return True
@@ -51,32 +50,27 @@ def lost_runs(
 
 
 def closed(state: Run, now: datetime) -> Run:
-    """The run as it is when its host is gone: an attempt that was under way ended by that, and no process is left."""
+    """The run as it is when its host is gone: an attempt that was under way ended by that, as did one that was done
+    and took its results with it; no process is left."""
     ended = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    attempts = [
-        attempt if attempt.get("ended") else {**attempt, "ended": ended, "reason": Reason.PREEMPTED.value}
-        for attempt in state.get("attempts") or ()
-    ]
+    attempts = [dict(attempt) for attempt in state.get("attempts") or ()]
+    for attempt in attempts:
+        if not attempt.get("ended"):
+            attempt |= {"ended": ended, "reason": Reason.PREEMPTED.value}
+    if attempts and state.get("incomplete"):
+        attempts[-1]["reason"] = Reason.PREEMPTED.value
     return {**state, "attempts": attempts, "pid": None}
 
 
-def revive(fleet: Fleet, placed: Mapping[str, Host], home: Mapping[str, Run]) -> dict[str, dict[str, Any]]:
-    """Bring what is home of the `placed` runs to their new hosts, all hosts side by side.
+def revive(fleet: Fleet, host: Host, runs: Sequence[str], home: Mapping[str, Run]) -> dict[str, dict[str, Any]]:
+    """Bring what is home of the runs to `host`, where they go on.
 
     Returns each run's past as the host takes it with the run (host/restore.py); nothing for one that never began.
     """
     now = datetime.now(UTC)
-    begun = {run: closed(home[run], now) for run in placed if run in home and home[run].get("attempts")}
-    by_host: dict[str, list[str]] = {}
-    for run in begun:
-        by_host.setdefault(placed[run].name, []).append(run)
-    hosts = {str(host.name): host for host in placed.values()}
-
-    def bring(host: Host) -> None:
-        for run in by_host[host.name]:
-            _bring(fleet, host, begun[run])
-
-    values_or_raise(fleet, gather([hosts[name] for name in by_host], bring), "hosts have not got what runs had left")
+    begun = {run: closed(home[run], now) for run in runs if run in home and home[run].get("attempts")}
+    for state in begun.values():
+        _bring(fleet, host, state)
     return {run: {"attempts": state["attempts"], "began": state.get("began") or ""} for run, state in begun.items()}
 
 

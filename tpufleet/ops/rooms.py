@@ -75,6 +75,7 @@ def _room(view: HostView, job: str) -> Room:
         waiting=sum(max(1, int(state.get("slot") or 1)) for state in unfinished if _wants_chips(state)),
         taken=sum(chip["state"] in TAKEN for chip in view.chips),
         of_job=sum(state.get("job") == job for state in unfinished),
+        suspect=bool((view.probe or {}).get("suspect")),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -11,9 +11,10 @@ from tpufleet.errors import HostError, NotFound, UsageError
 from tpufleet.host.setup import environment_id
 from tpufleet.model import Code, Host, HostView, RunSpec
 from tpufleet.ops.fleet import Fleet, values_or_raise
+from tpufleet.ops.home import is_over
 from tpufleet.ops.planned import stored_code, stored_run
 from tpufleet.ops.rooms import ACTIVE, find_places, with_waits
-from tpufleet.restart import State
+from tpufleet.restart import FINAL_STATES, State
 from tpufleet.ssh.fanout import gather
 from tpufleet.state.store import Placement
 
@@ -39,6 +40,15 @@ class Launch:
     changed: tuple[str, ...] = ()  # known with another command than the file has for them now
     chips: Mapping[str, int] = field(default_factory=dict[str, int])  # run -> how many, where the job doesn't say
     shares: Mapping[str, int] = field(default_factory=dict[str, int])  # host -> how many of the job at once
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What a host that was prepared has for its runs: their `pasts` on other hosts (ops/recover.py), and whether its
+    checkout is `dirty`: changed by hand, and the person said that they shall run nevertheless."""
+
+    pasts: Mapping[str, Mapping[str, Any]]
+    dirty: bool
 
 
 def located(views: Sequence[HostView]) -> dict[str, Located]:
@@ -76,7 +86,7 @@ def plan_launch(
         known = there[run.id].state if run.id in there else None
         if known and known["state"] in ACTIVE:
             active.append(run.id)
-        elif not restart and _state(known or home.get(run.id)) == State.DONE:
+        elif not restart and _is_done(known or home.get(run.id)):
             done.append(run.id)
         elif not known and run.id in sent and sent[run.id].identity in unheard:
             unknown.append(run.id)
@@ -97,32 +107,28 @@ def launch(
     runs: Sequence[RunSpec],
     plan: Launch,
     hosts: Mapping[str, Host],
+    prepare: Callable[[Host, Sequence[str]], Ready],
     *,
     code: Code,
     secrets: Mapping[str, str],
-    dirty: Collection[str] = (),
-    pasts: Mapping[str, Mapping[str, Any]] | None = None,
     restart: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Send the runs to their hosts, all hosts side by side; returns the states they answer with.
+    """Prepare each host for its runs and send them to it, all hosts side by side; returns the states they answer with.
 
-    `pasts` are those of runs that come from other hosts (ops/recover.py). On `dirty` hosts the checkout was changed by
-    hand, and the person said that they shall run nevertheless.
+    A host that can't be prepared gets none of them, and nothing is kept of having sent them there.
     """
     by_id = {run.id: run for run in runs}
     batches: dict[str, list[RunSpec]] = {}
     for run, host in plan.placed.items():
         batches.setdefault(host, []).append(by_id[run])
     stored = stored_code(code)
-    fleet.journal.placed(
-        [
-            Placement(run, host, hosts[host].identity, hosts[host].zone, stored_run(by_id[run]), stored)
-            for run, host in plan.placed.items()
-        ]
-    )
 
     def send(host: Host) -> list[Mapping[str, Any]]:
         batch = batches[host.name]
+        ready = prepare(host, [run.id for run in batch])
+        fleet.journal.placed(
+            [Placement(run.id, host.name, host.identity, host.zone, stored_run(run), stored) for run in batch]
+        )
         with fleet.journal.intent(fleet.command, "enqueue", host.name, runs=[run.id for run in batch]):
             multi_host = sum(other.node == host.node for other in hosts.values()) > 1
             wire = [
@@ -134,10 +140,10 @@ def launch(
                     share=plan.shares.get(host.name),
                     multi_host=multi_host,
                     code=code,
-                    dirty=host.name in dirty,
+                    dirty=ready.dirty,
                     secrets=secrets,
                 )
-                | dict((pasts or {}).get(run.id, {}))
+                | dict(ready.pasts.get(run.id, {}))
                 for run in batch
             ]
             return fleet.agent(host).ask("enqueue", {"runs": wire, "restart": restart})["runs"]
@@ -147,12 +153,17 @@ def launch(
 
 
 def stop(fleet: Fleet, runs: Sequence[str], there: Mapping[str, Located]) -> list[Mapping[str, Any]]:
-    """End the runs, host by host side by side; returns their states. Raises NotFound for an id nobody knows."""
+    """End the runs that have not ended, host by host side by side; returns the states of all.
+
+    None of them is sent on any more, also those that a `stop` ended which was killed then; but for what is done, since
+    that is done again when it is lost before it came home. Raises NotFound for an id nobody knows.
+    """
     unknown = [run for run in runs if run not in there]
     if unknown:
         raise NotFound(f"there is no run {', '.join(unknown)}", hint="tpufleet runs")
+    states = {run: there[run].state for run in runs}
     batches: dict[str, list[str]] = {}
-    for run in runs:
+    for run in going(runs, there):
         batches.setdefault(there[run].host.name, []).append(run)
     hosts = {str(there[run].host.name): there[run].host for run in runs}
 
@@ -163,9 +174,15 @@ def stop(fleet: Fleet, runs: Sequence[str], there: Mapping[str, Located]) -> lis
             return fleet.agent(host).ask("stop", ask, timeout_s=STOP_GRACE_S + 50)["runs"]
 
     outcomes = gather([hosts[name] for name in batches], end)
-    ended = values_or_raise(fleet, outcomes, "hosts could not stop their runs")
-    fleet.journal.forget(runs)
-    return [state for states in ended for state in states]
+    for ended in values_or_raise(fleet, outcomes, "hosts could not stop their runs"):
+        states |= {str(state["id"]): state for state in ended}
+    fleet.journal.forget([run for run, state in states.items() if state["state"] != State.DONE])
+    return list(states.values())
+
+
+def going(runs: Sequence[str], there: Mapping[str, Located]) -> list[str]:
+    """Those that have not ended."""
+    return [run for run in runs if there[run].state["state"] not in FINAL_STATES]
 
 
 def find(runs: Sequence[str], there: Mapping[str, Located], views: Sequence[HostView]) -> list[str]:
@@ -190,8 +207,8 @@ def read_log(fleet: Fleet, run: Located, *, offset: int, follow: bool) -> Iterat
             yield chunk
 
 
-def _state(run: Mapping[str, Any] | None) -> object:
-    return run["state"] if run else None
+def _is_done(run: Mapping[str, Any] | None) -> bool:
+    return run is not None and run["state"] == State.DONE and is_over(run)
 
 
 def _is_other_command(run: RunSpec, known: Mapping[str, Any] | None) -> bool:

@@ -8,17 +8,16 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tpufleet.errors import CodeError, HostKeyMismatch, UsageError
-from tpufleet.model import Code, HostView, JobSpec, RunSpec, Scalar
+from tpufleet.errors import CodeError, HostError, HostKeyMismatch, UsageError
+from tpufleet.model import Code, Host, HostView, JobSpec, RunSpec, Scalar
 from tpufleet.names import ParamName
-from tpufleet.ops.code import resolve
-from tpufleet.ops.create import bring_code
+from tpufleet.ops.code import resolve, syncing
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import read_runs
 from tpufleet.ops.observe import hosts_of, probe, survey
 from tpufleet.ops.recover import revive, say_lost
 from tpufleet.ops.rooms import with_waits
-from tpufleet.ops.runs import Launch, launch, located, plan_launch
+from tpufleet.ops.runs import Launch, Ready, launch, located, plan_launch
 from tpufleet.ops.turn import turn
 from tpufleet.sweep import expand
 
@@ -99,18 +98,22 @@ def send(
     restart: bool = False,
     allow_dirty: bool = False,
 ) -> list[Mapping[str, Any]]:
-    """Carry out the plan; returns the states of the runs that were sent. The hosts get the commit first.
+    """Carry out the plan; returns the states of the runs that were sent. A host gets the commit first, and what its
+    runs had left elsewhere: each on its own, so that one that is slow or silent holds up no other.
 
     `home` is what is known of runs that no host knows any more: they go on from what came home of them.
     """
     hosts = {str(view.host.name): view.host for view in views}
-    synced = bring_code(fleet, [hosts[name] for name in sorted(set(plan.placed.values()))], code)
-    dirty = [item.host for item in synced if item.dirty]
-    if dirty and not allow_dirty:
-        raise _drifted(dirty, code)
     say_lost(fleet, list(plan.placed), home)
-    pasts = revive(fleet, {run: hosts[host] for run, host in plan.placed.items()}, home)
-    return launch(fleet, runs, plan, hosts, code=code, secrets=secrets, dirty=dirty, pasts=pasts, restart=restart)
+    with syncing(fleet, code) as bring:
+
+        def prepare(host: Host, names: Sequence[str]) -> Ready:
+            synced = bring(host)
+            if synced.dirty and not allow_dirty:
+                raise _drifted(host, code)
+            return Ready(revive(fleet, host, names, home), synced.dirty)
+
+        return launch(fleet, runs, plan, hosts, prepare, code=code, secrets=secrets, restart=restart)
 
 
 def _wanted(fleet: Fleet, request: Request) -> _Wanted:
@@ -135,10 +138,9 @@ def _say_if_more_at_once(fleet: Fleet, runs: Sequence[RunSpec], plan: Launch) ->
         fleet.say(runs[0].job, f"{said} (max_parallel {most})")
 
 
-def _drifted(hosts: Sequence[str], code: Code) -> CodeError:
-    there = ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
+def _drifted(host: Host, code: Code) -> CodeError:
     return CodeError(
-        f"the checkout of {code.commit[:12]} on {there} was changed by hand: a run there would be of no commit",
+        f"the checkout of {code.commit[:12]} on {host.name} was changed by hand: a run there would be of no commit",
         hint="tpufleet sync --restore undoes the changes; run --allow-dirty runs with them",
     )
 
@@ -182,11 +184,16 @@ def _looking(fleet: Fleet, *, dry_run: bool) -> Generator[tuple[HostView, ...]]:
 
 
 def _check(fleet: Fleet, views: Sequence[HostView]) -> None:
+    impostor = next((view for view in views if view.impostor), None)
+    if impostor:
+        raise HostKeyMismatch(str(impostor.error), where=impostor.host.name, hint="tpufleet doctor")
     if not any(view.probe for view in views):
-        silent = next((view.error for view in views if view.error), None)
-        raise UsageError(f"no host of the fleet is ready{f': {silent}' if silent else ''}", hint="tpufleet create")
+        silent = next((f"{view.host.name}: {view.error}" for view in views if view.error), None)
+        if silent:
+            raise HostError(f"no host of the fleet answers; {silent}", hint="tpufleet status")
+        raise UsageError("no host of the fleet is ready", hint="tpufleet create")
     for view in views:
-        if view.impostor:
-            raise HostKeyMismatch(str(view.error), where=view.host.name, hint="tpufleet doctor")
         if view.error:
             fleet.say(view.host.name, f"{view.error}: no run is sent there", "failed")
+        if view.probe and (suspect := view.probe.get("suspect")):
+            fleet.say(view.host.name, f"{suspect}: it gets runs only where no other host has room", "failed")

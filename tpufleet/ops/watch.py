@@ -7,6 +7,7 @@ runs are still to be brought home.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 import time
@@ -21,13 +22,16 @@ from tpufleet.errors import TpufleetError
 from tpufleet.model import Code, HostView, RunSpec, Snapshot, Spec
 from tpufleet.ops.create import create, resolve_code
 from tpufleet.ops.fleet import Fleet
+from tpufleet.ops.home import is_over
 from tpufleet.ops.mend import REMADE, Mending, mend
-from tpufleet.ops.mirror import due, home_states, keep, mirror
+from tpufleet.ops.mirror import home_states, keep, mirror, until_due
 from tpufleet.ops.observe import hosts_of, observe, probe, survey
 from tpufleet.ops.planned import planned
 from tpufleet.ops.recover import lost_runs
 from tpufleet.ops.runs import Located, located, plan_launch
 from tpufleet.ops.start import send
+from tpufleet.ops.turn import turn
+from tpufleet.paths import writing
 from tpufleet.restart import FINAL_STATES, State
 from tpufleet.state.lock import locked
 from tpufleet.text import counted, listed
@@ -56,7 +60,7 @@ class Seen:
     def ended(self) -> States | None:
         """The runs' ends when all have ended; None before. What only home knows is of earlier days."""
         ends = {run: self.states[run] for run in {*self.runs, *self.sent} if run in self.states}
-        over = all(state["state"] in FINAL_STATES for state in ends.values())
+        over = all(is_over(state) for state in ends.values())
         return ends if over and not (self.lost or self.not_home) and self.sent <= ends.keys() else None
 
 
@@ -101,6 +105,7 @@ class Watch:
         self._rest_until = 0.0
         self._wake = threading.Event()
         self._last = Snapshot()
+        self._due_s = math.inf  # until the next run is to be mirrored
 
     def once(self) -> Seen:
         """One look, and all that follows from it, to its end."""
@@ -124,8 +129,8 @@ class Watch:
         return self._care(seen)
 
     def wait(self, seconds: float) -> None:
-        """Until the next look; less when nodes were mended."""
-        self._wake.wait(seconds)
+        """Until the next look; less when nodes were mended, or when a run is to be mirrored earlier."""
+        self._wake.wait(min(seconds, self._due_s))
         self._wake.clear()
 
     # ------------------------------------------------------------------------------------------------------ looking
@@ -138,7 +143,11 @@ class Watch:
         with self._guarded(CLOUD):
             found = survey(self._fleet.spec, self._fleet.cloud, self._fleet.spec.cloud.zones)
             self._last = replace(found, hosts=())
-        there = replace(self._last, hosts=probe(self._fleet, hosts_of(self._fleet, self._last.nodes)))
+        return self._heard(probe(self._fleet, hosts_of(self._fleet, self._last.nodes)))
+
+    def _heard(self, hosts: tuple[HostView, ...]) -> Seen:
+        """What the hosts say, with what is known at home and in the journal."""
+        there = replace(self._last, hosts=hosts)
         for view in there.hosts:
             self._tell(view.host.name, None if view.probe else f"silent: {view.error}", good="heard")
         runs = located(there.hosts)
@@ -157,7 +166,7 @@ class Watch:
 
     def _say_forgotten(self, runs: Sequence[str], states: States) -> None:
         """Runs that are nowhere and not in the journal (it was deleted): what they were, only the file can tell."""
-        unfinished = [run for run in runs if states[run]["state"] not in FINAL_STATES]
+        unfinished = [run for run in runs if not is_over(states[run])]
         said = f"{listed(unfinished, 3)} had not ended and can't be sent on by itself: tpufleet run JOB goes on with it"
         self._tell("the unfinished", said if unfinished else None)
 
@@ -171,9 +180,10 @@ class Watch:
         mending = mend(self._fleet.spec, seen.there, journal.marks(), journal.taken_down(), time.time())
         for subject, text in mending.notes:
             self._tell(f"note of {subject}", text, subject=subject)
-        for (subject, mark), value in mending.marks.items():
-            if mark != REMADE:  # that one belongs to the deed
-                journal.mark(subject, mark, value)
+        with self._guarded("the journal"):
+            for (subject, mark), value in mending.marks.items():
+                if mark != REMADE:  # that one belongs to the deed
+                    journal.mark(subject, mark, value)
         seen.left = bool(mending.left) or not self._fleet.spec.nodes
         return mending
 
@@ -219,14 +229,18 @@ class Watch:
         }
         news = {key: run for key, run in ends.items() if self._brought[key] < TRIES}
         with self._guarded("the runs' files"):
-            if wanted := due(self._fleet, seen.runs, time.time()) | set(news.values()):
+            left = until_due(self._fleet, seen.runs, time.time())
+            if wanted := {run for run, seconds in left.items() if seconds <= 0} | set(news.values()):
                 problems = mirror(self._fleet, seen.there, wanted).problems
                 self._tell("not home", "; ".join(problems[:3]) if problems else None)
                 self._brought.update(dict.fromkeys(news, 1 if problems else TRIES))
+        left = until_due(self._fleet, seen.runs, time.time())
+        self._due_s = min((seconds for seconds in left.values() if seconds > 0), default=math.inf)
         seen.not_home = frozenset(run for key, run in news.items() if self._brought[key] < TRIES)
         if seen.lost:
-            with self._guarded("the lost runs"), self._lock.held():
-                self._send_on(self._look())
+            hosts = hosts_of(self._fleet, self._last.nodes)
+            with self._guarded("the lost runs"), self._lock.held(), turn(self._fleet, hosts, wait_s=0) as views:
+                self._send_on(self._heard(views))
         return seen
 
     def _send_on(self, seen: Seen) -> None:
@@ -288,7 +302,8 @@ class Watch:
         """What goes wrong here is said once, and tried again at the next look."""
         outcome = _Outcome()
         try:
-            yield outcome
+            with writing(self._fleet.paths.directory):
+                yield outcome
         except TpufleetError as error:
             outcome.well = False
             self._tell(what, f"{error} (going on)")

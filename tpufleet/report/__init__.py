@@ -7,11 +7,10 @@ one place where text from runs is cleaned and escaped.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 
 from tpufleet.errors import StateError
+from tpufleet.paths import write_atomically, writing
 from tpufleet.report.html import render
 from tpufleet.report.load import load
 from tpufleet.report.page import page
@@ -27,13 +26,10 @@ def write(home: Path) -> Path:
     """
     text = render(page(load(home)))
     target = home / "report" / "index.html"
-    aside = target.with_name(f".index.html.{os.getpid()}")
     try:
-        target.parent.mkdir(exist_ok=True)
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(target)
+        with writing(target):
+            target.parent.mkdir(exist_ok=True)
+            write_atomically(target, text.encode(), mode=0o644)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            aside.unlink()
         raise StateError(f"the report can't be written: {error.strerror}", where=str(target)) from error
     return target

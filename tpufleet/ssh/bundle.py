@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import tpufleet
 
+MAIN_NAME = "__main__.py"
 MAIN = b"from tpufleet.host.agent import main\n\nraise SystemExit(main())\n"
 
 
@@ -27,15 +28,19 @@ def bundle() -> Bundle:
     package = Path(tpufleet.__file__).parent
     modules = [package / "__init__.py", package / "restart.py", *(package / "host").glob("*.py")]
     files = {str(Path("tpufleet") / path.relative_to(package)): path.read_bytes() for path in modules}
-    return pack({"__main__.py": MAIN, **files})
+    return pack({MAIN_NAME: MAIN, **files})
 
 
 def pack(files: dict[str, bytes]) -> Bundle:
-    """The bundle of these files: no times, owners or orders of the machine it is made on are in it."""
+    """The bundle of these files: no times, owners or orders of the machine it is made on are in it.
+
+    `__main__.py` comes last: tar takes an archive that was cut between two files for a whole one, so a host believes in
+    an agent only when that is there.
+    """
     digest = hashlib.sha256()
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, data in sorted(files.items()):
+        for name, data in sorted(files.items(), key=lambda file: (file[0] == MAIN_NAME, file[0])):
             digest.update(f"{name}\0{len(data)}\0".encode() + data)
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(data), 0o644

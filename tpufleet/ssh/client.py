@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tpufleet.ssh.connection import ParamikoConnection
     from tpufleet.ssh.identity import Identity
 
-ATTEMPTS = 4
+PAUSES_S = (0.1, 1.0)  # the first and the longest between tries, each up to half more by chance
 
 
 class ParamikoDialer:
@@ -73,15 +73,16 @@ class ParamikoDialer:
             raise HostKeyMismatch("its host key is not known yet", where=host.name, hint="tpufleet create")
         with self._jumping, self._signing() as key:
             deadline = time.monotonic() + self._limits.connect_s
-            for attempt in range(1, ATTEMPTS + 1):
+            pause, longest = PAUSES_S
+            while True:
                 try:
                     return connect(host, self._access, key, pinned, limits=self._limits, deadline=deadline)
                 except TurnedAway:
-                    pause = random.uniform(0.05, 0.15) * 2**attempt  # noqa: S311 - jitter, no secret
-                    if attempt == ATTEMPTS or time.monotonic() + pause >= deadline:
+                    nap = pause * random.uniform(1.0, 1.5)  # noqa: S311 - jitter, no secret
+                    if time.monotonic() + nap >= deadline:
                         raise
-                    time.sleep(pause)
-        raise AssertionError("the loop returns or raises")
+                    time.sleep(nap)
+                    pause = min(2 * pause, longest)
 
     def _signing(self) -> AbstractContextManager[paramiko.PKey]:
         from tpufleet.ssh.identity import Identity

@@ -15,11 +15,11 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from tpufleet.errors import AccessRefused, HostError, HostFault, HostKeyMismatch, Unreachable
 from tpufleet.model import Host
+from tpufleet.publickey import PublicKeyLine, fingerprint, signature_algorithms
 from tpufleet.ssh.access import Access
 from tpufleet.ssh.connection import ParamikoConnection
 from tpufleet.ssh.jump import JumpSocket, through, turned_away, why_not
 from tpufleet.ssh.limits import Limits
-from tpufleet.ssh.publickey import PublicKeyLine, fingerprint, signature_algorithms
 from tpufleet.ssh.transport import OrderlyTransport
 from tpufleet.ssh.wire import LiveSocket
 from tpufleet.text import clean

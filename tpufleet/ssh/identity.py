@@ -11,9 +11,9 @@ from pathlib import Path
 import paramiko
 
 from tpufleet.errors import StateError, UsageError
+from tpufleet.publickey import PublicKeyLine
 from tpufleet.ssh.access import Access
 from tpufleet.ssh.keys import own_key
-from tpufleet.ssh.publickey import PublicKeyLine
 
 
 class Identity:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
 import shlex
 from pathlib import Path
 from typing import NamedTuple
 
 from tpufleet.errors import StateError, UsageError
-from tpufleet.ssh.publickey import PublicKeyLine, parse_public_key
+from tpufleet.paths import write_atomically, writing
+from tpufleet.publickey import PublicKeyLine, parse_public_key
 
 COMMENT = "tpufleet"
 MAGIC = b"openssh-key-v1\0"
@@ -34,7 +34,8 @@ def ensure_key(path: Path) -> str:
     """
     try:
         if not path.exists():
-            _make(path)
+            with writing(path):
+                _make(path)
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
         return f"{read_key_file(path).public} {COMMENT}"
@@ -76,18 +77,7 @@ def _make(path: Path) -> None:
     key = Ed25519PrivateKey.generate()
     data = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        path.hardlink_to(aside)  # fails where a key is already: the first one wins and is never replaced
-    except FileExistsError:
-        pass
-    finally:
-        aside.unlink()
+    write_atomically(path, data, once=True)  # the first one wins and is never replaced
 
 
 def read_key_file(path: Path) -> KeyFile:

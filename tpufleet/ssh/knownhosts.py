@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tpufleet.ssh.publickey import ECDSA_POINT_BYTES, ED25519, RSA, PublicKeyLine, parse_public_key
+from tpufleet.publickey import ECDSA_POINT_BYTES, ED25519, RSA, PublicKeyLine, parse_public_key
 
 BEST_FIRST = (ED25519, *ECDSA_POINT_BYTES, RSA)
 

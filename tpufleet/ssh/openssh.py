@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tpufleet.errors import HostFault, StateError
 from tpufleet.model import Host
+from tpufleet.publickey import ED25519, signature_algorithms
 from tpufleet.ssh.access import Access
 from tpufleet.ssh.jump import destination
-from tpufleet.ssh.publickey import ED25519, signature_algorithms
 from tpufleet.ssh.trust import Trust, alias
 
 HEADER = "# Made by tpufleet; `tpufleet ssh-config` writes it anew.\n"

@@ -19,8 +19,8 @@ from typing import Any
 
 from tpufleet.errors import HostFault, HostKeyMismatch, StateError
 from tpufleet.model import Host
-from tpufleet.paths import write_atomically
-from tpufleet.ssh.publickey import PublicKeyLine, fingerprint, parse_public_key
+from tpufleet.paths import write_atomically, writing
+from tpufleet.publickey import PublicKeyLine, fingerprint, parse_public_key
 
 
 class Trust:
@@ -64,10 +64,15 @@ class Trust:
                 )
         return key
 
-    def forget(self, identity: str) -> None:
-        """Trust no key for `identity` any more (its machine is gone)."""
+    def forget(self, *identities: str) -> None:
+        """Trust no key for these any more (their machines are gone)."""
         with self._writing() as pins:
-            pins.pop(identity, None)
+            for identity in identities:
+                pins.pop(identity, None)
+
+    def identities(self) -> tuple[str, ...]:
+        """All for which a key is pinned."""
+        return tuple(self._read())
 
     def known_hosts(self, hosts: Iterable[Host]) -> str:
         """The pinned keys of `hosts` as OpenSSH's known_hosts, under their aliases (see `alias`)."""
@@ -77,8 +82,10 @@ class Trust:
     @contextlib.contextmanager
     def _writing(self) -> Generator[dict[str, Any]]:
         """The pins, to be changed: read, changed and replaced under a lock that other processes respect."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._path.with_name(self._path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = self._path.with_name(f"{self._path.name}.lock")
+        with writing(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             pins = self._read()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 from tpufleet.errors import StateError
+from tpufleet.paths import writing
 
 POLL_S = 0.05
 
@@ -22,15 +23,21 @@ POLL_S = 0.05
 def locked(path: Path, command: str, *, wait_s: float, waiting: Callable[[str], None]) -> Generator[None]:
     """Hold the lock at `path`; `waiting` is told once who holds it. Raises StateError after `wait_s` seconds."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        with writing(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise StateError(f"the lock {path} can't be opened: {error.strerror}") from error
     with os.fdopen(descriptor, "r+") as file:
         _acquire(file.fileno(), path, wait_s, waiting)
-        file.truncate(0)
-        json.dump({"pid": os.getpid(), "command": command}, file)
-        file.flush()
+        _sign(file.fileno(), command)
         yield
+
+
+def _sign(descriptor: int, command: str) -> None:
+    """Who holds the lock, for those who wait. It holds as well without a word of it on a full disk."""
+    os.truncate(descriptor, 0)
+    with contextlib.suppress(OSError):
+        os.write(descriptor, json.dumps({"pid": os.getpid(), "command": command}).encode())
 
 
 def _acquire(descriptor: int, path: Path, wait_s: float, waiting: Callable[[str], None]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Generator, Mapping, Sequence
@@ -16,9 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tpufleet.errors import StateError
+from tpufleet.errors import DiskFull, StateError
+from tpufleet.paths import writing
 from tpufleet.state.migrations import MIGRATIONS, migrate
 
+LITTLE = 1 << 20
 MADE = ("create-node", "adopt-node")
 NODE_ACTIONS = ("create-node", "start-node", "delete-node")
 
@@ -40,14 +43,19 @@ class Placement:
 
 
 class Journal:
-    """One fleet's journal. Raises StateError where it can't be read or written."""
+    """One fleet's journal. Raises StateError where it can't be read or written.
 
-    def __init__(self, path: Path) -> None:
+    A `spare` one does without where its disk is full: it knows nothing then and keeps nothing (`is_kept`).
+    """
+
+    def __init__(self, path: Path, *, spare: bool = False) -> None:
         self._path = path
         self._turn = threading.RLock()
+        self._spare = spare
+        self.is_kept = True
         with self._guarded():
-            self._db = self._opened()
-            self._inode = path.stat().st_ino
+            self._db = self._opened_or_spare()
+            self._inode = path.stat().st_ino if self.is_kept else 0
 
     def reopen_if_replaced(self) -> None:
         """For commands that live long: a journal that somebody deleted is begun anew."""
@@ -61,7 +69,8 @@ class Journal:
     @contextlib.contextmanager
     def intent(self, command: str, action: str, subject: str, **detail: Any) -> Generator[None]:
         """Record that `action` on `subject` is about to happen; its end (or the error) is recorded after."""
-        with self._guarded():
+        row = None
+        with self._written():
             row = self._db.execute(
                 "INSERT INTO intents (asked, command, action, subject, detail) VALUES (?, ?, ?, ?, ?)",
                 (_now(), command, action, subject, json.dumps(detail)),
@@ -139,8 +148,26 @@ class Journal:
     def close(self) -> None:
         self._db.close()
 
+    def _opened_or_spare(self) -> sqlite3.Connection:
+        try:
+            return self._opened()
+        except (sqlite3.Error, OSError, DiskFull):
+            if not (self._spare and self._is_full()):
+                raise
+        self.is_kept = False
+        db = _connected(":memory:")
+        migrate(db)
+        return db
+
+    def _is_full(self) -> bool:
+        """Whether the journal's disk lacks the little room that sqlite needs; it calls that an input/output error."""
+        disk = os.statvfs(self._path.parent)
+        return disk.f_bavail * disk.f_frsize < LITTLE
+
     def _opened(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._path, timeout=20, isolation_level=None, check_same_thread=False)
+        with writing(self._path):
+            self._path.touch(mode=0o600)
+        db = _connected(self._path)
         self._path.chmod(0o600)
         db.execute("PRAGMA journal_mode=WAL")
         if int(db.execute("PRAGMA user_version").fetchone()[0]) > len(MIGRATIONS):
@@ -152,8 +179,19 @@ class Journal:
         return db
 
     def _end(self, row: int | None, result: str) -> None:
-        with self._guarded():
+        with self._written():
             self._db.execute("UPDATE intents SET ended = ?, result = ? WHERE id = ?", (_now(), result, row))
+
+    @contextlib.contextmanager
+    def _written(self) -> Generator[None]:
+        """For intents, which a spare journal does without."""
+        try:
+            with self._guarded():
+                yield
+        except DiskFull:
+            if not self._spare:
+                raise
+            self.is_kept = False
 
     @contextlib.contextmanager
     def _transaction(self) -> Generator[None]:
@@ -171,10 +209,16 @@ class Journal:
             with self._turn:
                 yield
         except (sqlite3.Error, OSError, ValueError) as error:
+            if self._is_full():
+                raise DiskFull(self._path) from error
             raise StateError(
                 f"the journal {self._path} can't be used: {error}",
                 hint="it may be deleted: nodes and runs are found again without it",
             ) from error
+
+
+def _connected(path: Path | str) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=20, isolation_level=None, check_same_thread=False)
 
 
 def _text(value: Mapping[str, Any] | None) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from dataclasses import dataclass
 
 ED25519 = "ssh-ed25519"
@@ -17,6 +18,8 @@ RSA_BITS = range(2048, 16385)
 
 # RFC 5656: an uncompressed point is 0x04 and two coordinates.
 ECDSA_POINT_BYTES = {"ecdsa-sha2-nistp256": 65, "ecdsa-sha2-nistp384": 97, "ecdsa-sha2-nistp521": 133}
+
+SECURITY_KEY = "sk-ssh-ed25519@openssh.com"  # on a hardware token; OpenSSH's PROTOCOL.u2f
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,24 @@ def parse_public_key(text: str) -> PublicKeyLine:
     kind, _, rest = line.replace("\t", " ").partition(" ")
     if kind not in (ED25519, RSA, *ECDSA_POINT_BYTES):
         raise ValueError("a public key begins with ssh-ed25519 (or with ecdsa-sha2-nistp…, ssh-rsa)")
-    blob = _decoded(rest.lstrip(" ").partition(" ")[0])
+    return checked_key(kind, rest.lstrip(" ").partition(" ")[0])
+
+
+def checked_key(kind: str, body: str) -> PublicKeyLine:
+    """The key of a known `kind` whose base64 text is `body`; raises ValueError with a sentence."""
+    blob = _decoded(body)
     _check(kind, blob)
     return PublicKeyLine(kind, blob)
+
+
+def rsa_bits(key: PublicKeyLine) -> int:
+    """The size of an RSA key's modulus."""
+    return int.from_bytes(_fields(key.blob)[2], "big").bit_length()
+
+
+def ed25519_point(key: PublicKeyLine) -> bytes:
+    """The 32 bytes of an ed25519 key, also of one on a security key."""
+    return _fields(key.blob)[1]
 
 
 def signature_algorithms(key: PublicKeyLine) -> tuple[str, ...]:
@@ -70,6 +88,8 @@ def _check(kind: str, blob: bytes) -> None:
         raise ValueError("the public key says one type in front and another one inside")
     if kind == ED25519:
         good = len(fields) == 2 and len(fields[1]) == 32
+    elif kind == SECURITY_KEY:
+        good = len(fields) == 3 and len(fields[1]) == 32 and re.fullmatch(rb"ssh:[!-~]{0,200}", fields[2]) is not None
     elif kind == RSA:
         good = len(fields) == 3 and _good_rsa(fields[1], fields[2])
     else:
