@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ from tpufleet.names import (
     ParamName,
     ProjectId,
     Resource,
+    Seat,
     ServiceAccount,
     UserName,
     Zone,
 )
+from tpufleet.publickey import PublicKeyLine
 
 Scalar = str | int | float | bool
 OPERATOR = UserName("operator")
@@ -48,12 +51,20 @@ class Provider(enum.StrEnum):
     INVENTORY = "inventory"  # hosts that are there already, reached over SSH alone
 
 
+class HostKind(enum.StrEnum):
+    """Of the rehearsal cloud: plain processes, or machines of their own (Linux, as root)."""
+
+    PROCESS = "process"
+    NAMESPACE = "namespace"
+
+
 @dataclass(frozen=True)
 class EmulatorSpec:
-    """The rehearsal cloud: directories put first on the hosts' PATH, and how long a node takes to be made."""
+    """The rehearsal cloud: directories put first on the hosts' PATH, how long a node takes, the kind of hosts."""
 
     path: tuple[str, ...] = ()
     create_seconds: float = 1.0
+    hosts: HostKind = HostKind.PROCESS
 
 
 @dataclass(frozen=True)
@@ -169,8 +180,19 @@ class JobSpec:
 
 
 @dataclass(frozen=True)
+class Person:
+    """Somebody who has an account on the hosts: by which key, until when (UTC), and where they must sit, if fixed."""
+
+    name: UserName
+    key: PublicKeyLine
+    expires: datetime | None = None
+    seat: Seat | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Spec:
-    """One fleet file, checked."""
+    """One fleet file, checked, with the list of people that it names."""
 
     fleet: FleetName
     nodes: tuple[NodePool, ...] = ()
@@ -178,6 +200,7 @@ class Spec:
     ssh: SshSpec = field(default_factory=SshSpec)
     code: CodeSpec | None = None
     jobs: Mapping[JobName, JobSpec] = field(default_factory=dict[JobName, JobSpec])
+    people: tuple[Person, ...] = ()
 
 
 # ------------------------------------------------------------------------------------------------ what is there

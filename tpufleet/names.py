@@ -79,15 +79,64 @@ class ParamName(Name):
     says = "letters, digits and '_', not beginning with a digit, at most 64 characters"
 
 
+# The accounts of the TPU VMs' image (Ubuntu 22.04's /etc/passwd), and groups whose name no account must have: useradd
+# makes a group for each account, and some of these mean root.
+_ACCOUNTS = (
+    "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody _apt messagebus "
+    "syslog uuidd tcpdump tss landscape sshd pollinate ubuntu lxd chrony _chrony usbmux dnsmasq"
+)
+_GROUPS = (
+    "adm admin audio cdrom crontab dialout dip disk docker fax floppy input kmem kvm netdev nogroup operator plugdev "
+    "render sasl sgx shadow src ssh ssl-cert staff sudo tape tpufleet tty users utmp video voice wheel"
+)
+SYSTEM_ACCOUNTS = frozenset(_ACCOUNTS.split())
+SYSTEM_GROUPS = frozenset(_GROUPS.split())
+
+
 class UserName(Name):
     """A Linux account that people log in to; never one of the system's own."""
 
     __slots__ = ()
-    pattern = re.compile(
-        r"(?!(?:root|daemon|bin|sys|sync|games|man|lp|mail|news|uucp|proxy|backup|list|irc|nobody|ubuntu|sshd)$)"
-        r"[a-z_][a-z0-9_-]{0,31}"
-    )
+    pattern = re.compile(rf"(?!(?:{'|'.join(sorted(SYSTEM_ACCOUNTS))})$)(?!systemd-)[a-z_][a-z0-9_-]{{0,31}}")
     says = "a plain Linux user name (lower-case letters, digits, '-', '_'), not one of the system's own"
+
+
+class PersonName(UserName):
+    """The account of somebody who has a key: no group's name either, and none that reads like one of these."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: object) -> Self:
+        name = super().__new__(cls, value)
+        if name.startswith("google") or look(name) in LOOKS_OF_THE_SYSTEM:
+            raise ValueError(f"{shown(name)} must be {cls.says}, and must not look like one")
+        return name
+
+
+def look(name: str) -> str:
+    """What `name` looks like at a glance: names of one look are not told apart by a person in a hurry."""
+    return name.strip("-_").replace("_", "-").translate(str.maketrans("01i5", "olls"))
+
+
+LOOKS_OF_THE_SYSTEM = frozenset(map(look, SYSTEM_ACCOUNTS | SYSTEM_GROUPS))
+
+
+class Seat(Name):
+    """Where a person sits: at a chip, `tpu-0-w0:2`, or at all of a host, `tpu-0-w0`."""
+
+    __slots__ = ()
+    pattern = re.compile(rf"(?P<host>{HostName.pattern.pattern})(?::(?P<chip>[0-9]|1[0-5]))?")
+    says = "a chip such as tpu-0-w0:2, or a host such as tpu-0-w0"
+
+    @property
+    def host(self) -> HostName:
+        return HostName(self.partition(":")[0])
+
+    @property
+    def chip(self) -> int | None:
+        """Its number on the host; None for all of them."""
+        _, colon, number = self.partition(":")
+        return int(number) if colon else None
 
 
 class Zone(Name):

@@ -46,6 +46,8 @@ class LocalPaths:
         self.lock = self.state / "lock"
         self.home_lock = self.state / "home.lock"  # whoever writes what comes home
         self.watch_lock = self.state / "watch.lock"
+        self.people = self.state / "people.json"
+        self.people_lock = self.state / "people.lock"  # whoever changes the list of people
         self.pins = self.state / "hostkeys.json"
         self.known_hosts = self.state / "known_hosts"
         self.ssh_config = self.state / "ssh_config"

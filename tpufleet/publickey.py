@@ -44,10 +44,10 @@ def parse_public_key(text: str) -> PublicKeyLine:
     return checked_key(kind, rest.lstrip(" ").partition(" ")[0])
 
 
-def checked_key(kind: str, body: str) -> PublicKeyLine:
+def checked_key(kind: str, body: str, rsa_sizes: range = RSA_BITS) -> PublicKeyLine:
     """The key of a known `kind` whose base64 text is `body`; raises ValueError with a sentence."""
     blob = _decoded(body)
-    _check(kind, blob)
+    _check(kind, blob, rsa_sizes)
     return PublicKeyLine(kind, blob)
 
 
@@ -82,7 +82,7 @@ def _decoded(text: str) -> bytes:
     return blob
 
 
-def _check(kind: str, blob: bytes) -> None:
+def _check(kind: str, blob: bytes, rsa_sizes: range) -> None:
     fields = _fields(blob)
     if fields[0] != kind.encode():
         raise ValueError("the public key says one type in front and another one inside")
@@ -91,7 +91,7 @@ def _check(kind: str, blob: bytes) -> None:
     elif kind == SECURITY_KEY:
         good = len(fields) == 3 and len(fields[1]) == 32 and re.fullmatch(rb"ssh:[!-~]{0,200}", fields[2]) is not None
     elif kind == RSA:
-        good = len(fields) == 3 and _good_rsa(fields[1], fields[2])
+        good = len(fields) == 3 and _good_rsa(fields[1], fields[2], rsa_sizes)
     else:
         curve = kind.removeprefix("ecdsa-sha2-").encode()
         size = ECDSA_POINT_BYTES[kind]
@@ -112,12 +112,12 @@ def _fields(blob: bytes) -> list[bytes]:
     return fields
 
 
-def _good_rsa(exponent: bytes, modulus: bytes) -> bool:
+def _good_rsa(exponent: bytes, modulus: bytes, sizes: range) -> bool:
     """Positive, minimal mpints (RFC 4251); an odd exponent, and a modulus of an allowed size."""
     if not all(_is_minimal_positive(number) for number in (exponent, modulus)):
         return False
     e, n = int.from_bytes(exponent, "big"), int.from_bytes(modulus, "big")
-    return e >= 3 and e % 2 == 1 and e.bit_length() <= 64 and n % 2 == 1 and n.bit_length() in RSA_BITS
+    return e >= 3 and e % 2 == 1 and e.bit_length() <= 64 and n % 2 == 1 and n.bit_length() in sizes
 
 
 def _is_minimal_positive(number: bytes) -> bool:

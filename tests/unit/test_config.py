@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tpufleet.config.load import MAX_BYTES, load
+from tpufleet.config.load import load
+from tpufleet.config.reading import MAX_BYTES
 from tpufleet.config.template import template
 from tpufleet.errors import ConfigError
 from tpufleet.model import Provider

@@ -116,7 +116,7 @@ FORM = {
         "5:19",
         "must be emulator, gcp or inventory, not the text 'emulater' → did you mean `emulator`?",
     ),
-    "a section that comes later": (BASE + "people: people.yaml\n", "5:1", "`people` is not supported yet"),
+    "a list of people that is not there": (BASE + "people: p.csv\n", "5:9", "'p.csv' is not there → `tpufleet people"),
     "a length of time without a unit": (BASE + "    ttl: 8\n", "5:10", '`ttl` must be text, not 8 → quote it: "8"'),
     "a length of time in words": (
         BASE + "    ttl: a day\n",

@@ -20,6 +20,7 @@ HEADINGS = {
     ("ssh",): "## `ssh`",
     ("code",): "## `code`",
     ("jobs", "*"): "## `jobs`",
+    ("people", "*"): "## `people`",
 }
 
 

@@ -18,6 +18,7 @@ from tpufleet.cli import (
     exec as exec_,
     init,
     logs,
+    people,
     run,
     runs,
     ssh,
@@ -78,6 +79,7 @@ app.command("logs")(logs.logs)
 app.command("stop")(stop.stop)
 app.command("watch")(watch.watch)
 app.command("collect")(collect.collect)
+app.add_typer(people.app, name="people")
 app.command("delete")(delete.delete)
 app.command("doctor")(doctor.doctor)
 app.add_typer(emulator.app, name="emulator")

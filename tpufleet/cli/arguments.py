@@ -40,7 +40,20 @@ def hoisted(words: Sequence[str]) -> list[str]:
             front += [word, *([value] if (value := next(ours, None)) is not None else [])]
         else:
             rest.append(word)
+    if rest[:1] == ["people"]:
+        _refuse_private_keys(words)
     return [*front, *rest, *words[end:]]
+
+
+def _refuse_private_keys(words: Iterable[str]) -> None:
+    """A private key begins with dashes: taken for an option that there isn't, it would be shown on the terminal."""
+    from tpufleet.personkey import HOW, refuse_private
+
+    for word in words:
+        try:
+            refuse_private(word)
+        except ValueError as error:
+            raise UsageError(str(error), hint=HOW) from None
 
 
 def session(context: typer.Context) -> Session:

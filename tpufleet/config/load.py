@@ -11,23 +11,21 @@ import dataclasses
 import functools
 import json
 import re
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tpufleet.config.checks import findings_about
-from tpufleet.config.marks import Document, Finding, Problem, Unreadable, parse
+from tpufleet.config.marks import Document, Finding, Unreadable, parse
+from tpufleet.config.reading import read_text, refusal
+from tpufleet.config.roster import Roster, people_named, roster_of
 from tpufleet.config.scopes import DEFAULT as DEFAULT_SCOPE, full_scope
-from tpufleet.config.words import finding_from
-from tpufleet.errors import ConfigError
+from tpufleet.config.words import PEOPLE, finding_from
 from tpufleet.model import CloudSpec, NodePool, Provider, Spec
 from tpufleet.names import ProjectId, Zone, shown
 
-MAX_BYTES = 1024 * 1024
-MORE_SHOWN = 5
-EXAMPLE = "tpufleet init --config example.yaml writes a file that works"
 MAX_SCRIPT_BYTES = 256 * 1024  # of one metadata value (Compute Engine's documentation of metadata)
 REHEARSAL_PROJECT = ProjectId("rehearsal")
 
@@ -44,60 +42,52 @@ INVENTORY_ZONE = NoZone("inventory")
 
 def load(path: Path) -> Spec:
     """The fleet that the file at `path` describes, defaults filled in; raises ConfigError for everything else."""
+    spec, document = _read(path)
+    roster = roster_of(path, document, operator=spec.ssh.user)
+    return dataclasses.replace(spec, people=roster.persons if roster else ())
+
+
+def load_with_people(path: Path) -> tuple[Spec, Roster]:
+    """The same, and where its people are listed: a list that is still to be made is an empty one."""
+    spec, document = _read(path)
+    roster = roster_of(path, document, operator=spec.ssh.user, made=True)
+    return dataclasses.replace(spec, people=roster.persons), roster
+
+
+def _read(path: Path) -> tuple[Spec, Document]:
+    """The fleet without its people."""
     try:
-        document = parse(_text(path))
+        document = parse(read_text(path))
     except Unreadable as unreadable:
-        raise _refusal(path, [unreadable.problem]) from None
+        raise refusal(path, [unreadable.problem]) from None
     spec = _spec(path, document)
-    found = list(findings_about(spec)) or list(_missing_scripts(path.parent, spec.nodes))
+    found = [*findings_about(spec), *people_named(document)] or list(_missing_scripts(path.parent, spec.nodes))
     problems = [document.place(finding) for finding in found]
     if problems:
-        raise _refusal(path, problems)
-    return dataclasses.replace(spec, cloud=_with_defaults(spec.cloud, spec.nodes))
-
-
-def _text(path: Path) -> str:
-    data = _bytes(path)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        before = data[data.rfind(b"\n", 0, error.start) + 1 : error.start].decode("utf-8", errors="replace")
-        raise ConfigError(
-            "the file is not UTF-8 text", where=f"{path}:{line}:{len(before) + 1}", hint="save it as UTF-8"
-        ) from None
-
-
-def _bytes(path: Path) -> bytes:
-    """The file's content; only of a regular file, since a pipe or a device may never end."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigError("this is not a file" if not path.is_dir() else "this is a directory", where=str(path))
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigError("there is no fleet file here", where=str(path), hint="`tpufleet init` writes one") from None
-    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
-        why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ConfigError(f"the fleet file can't be read: {why}", where=str(path)) from error
-    if len(data) > MAX_BYTES:
-        raise ConfigError("the file is larger than 1 MiB, which no fleet file is", where=str(path))
-    return data
+        raise refusal(path, problems)
+    return dataclasses.replace(spec, cloud=_with_defaults(spec.cloud, spec.nodes)), document
 
 
 def _spec(path: Path, document: Document) -> Spec:
     try:
         # through JSON, since pydantic's strict mode then takes lists for tuples and words for enums, but no "2" for 2
-        (spec,) = _adapter().validate_json(json.dumps([document.data]))
+        (spec,) = _adapter().validate_json(json.dumps([_without_people(document.data)]))
     except ValidationError as error:
         # what is missing comes last: a misspelt key stands at the same place, and is the reason more often than not
         details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] == "missing")
         found = [finding_from(detail, document) for detail in details]
         problems = [document.place(finding) for finding in found if finding]
-        raise _refusal(path, problems + document.problems) from None
+        raise refusal(path, problems + document.problems) from None
     if document.problems:
-        raise _refusal(path, document.problems)
+        raise refusal(path, document.problems)
     return spec
+
+
+def _without_people(data: Any) -> Any:
+    """They may be in a file of their own, so they are checked apart (config.people)."""
+    if not isinstance(data, dict):
+        return data
+    return {key: value for key, value in cast("dict[str, Any]", data).items() if key != PEOPLE}
 
 
 @functools.cache
@@ -144,31 +134,3 @@ def _script_refused(directory: Path, script: str) -> str | None:
     except UnicodeDecodeError:
         return "is not UTF-8 text"
     return None
-
-
-def _refusal(path: Path, problems: Iterable[Problem]) -> ConfigError:
-    """One error for all problems, in the file's order."""
-    first, *others = _told_apart(problems)
-    lines = [first.sentence]
-    for problem in others[:MORE_SHOWN]:
-        hint = f" ({problem.hint})" if problem.hint else ""
-        lines.append(f"  {_where(path, problem)}: {problem.sentence}{hint}")
-    if len(others) > MORE_SHOWN:
-        lines.append(f"  … and {len(others) - MORE_SHOWN} more")
-    return ConfigError("\n".join(lines), where=_where(path, first), hint=first.hint or EXAMPLE)
-
-
-def _told_apart(problems: Iterable[Problem]) -> list[Problem]:
-    """In the file's order, one for each value, and none about a part of what is wrong as a whole."""
-    ordered = sorted(problems, key=lambda problem: problem.mark)
-    wrong = {problem.path for problem in ordered if problem.path is not None}
-    kept: dict[object, Problem] = {}
-    for problem in ordered:
-        path = problem.path or ()
-        if not any(path[:length] in wrong for length in range(len(path))):
-            kept.setdefault(problem.mark if problem.path is None else path, problem)
-    return list(kept.values())
-
-
-def _where(path: Path, problem: Problem) -> str:
-    return f"{path}:{problem.mark.line}:{problem.mark.column}"

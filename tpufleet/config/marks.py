@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 import yaml
@@ -84,11 +84,7 @@ class Document:
 
 def parse(text: str) -> Document:
     """The one document in `text`; raises Unreadable when the text can't be read at all."""
-    unseen = UNSEEN.search(text)
-    if unseen:
-        before = text[: unseen.start()]
-        mark = Mark(before.count("\n") + 1, unseen.start() - before.rfind("\n"))
-        raise Unreadable(mark, f"a control character (U+{ord(unseen.group()):04X}) can't be in a fleet file")
+    refuse_unseen(text)
     reader = _Reader(text)
     try:
         reader.read()
@@ -97,6 +93,29 @@ def parse(text: str) -> Document:
     except (ValueError, OverflowError) as error:  # PyYAML's own, for "\Uffffffff" and a %YAML line with huge numbers
         raise Unreadable(_mark(reader.event.end_mark), "what follows can't be read as YAML") from error
     return reader.document
+
+
+def refuse_unseen(text: str) -> None:
+    """Raises Unreadable for what a terminal or an editor would act on instead of showing it."""
+    unseen = UNSEEN.search(text)
+    if unseen:
+        before = text[: unseen.start()]
+        mark = Mark(before.count("\n") + 1, unseen.start() - before.rfind("\n"))
+        raise Unreadable(mark, f"a control character (U+{ord(unseen.group()):04X}) can't be in such a file")
+
+
+def below(key: str, document: Document) -> Document:
+    """The document as the value of `key` in a mapping: its paths begin with `key`."""
+    return Document(
+        data={key: document.data},
+        written={(key, *path): text for path, text in document.written.items()},
+        keys={(key, *path): mark for path, mark in document.keys.items()},
+        values={(): Mark(1, 1)} | {(key, *path): mark for path, mark in document.values.items()},
+        problems=[
+            replace(problem, path=None if problem.path is None else (key, *problem.path))
+            for problem in document.problems
+        ],
+    )
 
 
 class _Reader:

@@ -10,10 +10,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tpufleet.config.marks import Document, Finding, Path
 from tpufleet.model import CloudSpec, CodeSpec, EmulatorSpec, InventoryHost, JobSpec, NodePool, Spec, SshSpec
-from tpufleet.names import shown
+from tpufleet.names import PersonName, shown
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+
+PEOPLE = "people"
+
+
+@dataclasses.dataclass(frozen=True)
+class PersonEntry:
+    """A person as the list has them."""
+
+    name: PersonName
+    key: str
+    expires: str | None = None
+    seat: str | None = None
+    note: str = ""
 
 
 class Section(NamedTuple):
@@ -30,7 +44,7 @@ class Section(NamedTuple):
 
 
 SECTIONS = (
-    Section((), "the fleet file", Spec, frozenset({"people"})),
+    Section((), "the fleet file", Spec),
     Section(("cloud",), "`cloud`", CloudSpec),
     Section(("cloud", "emulator"), "`cloud.emulator`", EmulatorSpec),
     Section(("nodes", "*"), "a node pool", NodePool),
@@ -38,6 +52,7 @@ SECTIONS = (
     Section(("ssh",), "`ssh`", SshSpec),
     Section(("code",), "`code`", CodeSpec),
     Section(("jobs", "*"), "a job", JobSpec, frozenset({"engine"})),
+    Section((PEOPLE, "*"), "a person", PersonEntry),
 )
 
 EXPECTED = {
