@@ -23,7 +23,8 @@ def ensure_running(spec: Spec, paths: LocalPaths) -> Running:
     directories = [_existing(paths.directory / Path(entry).expanduser()) for entry in spec.cloud.emulator.path]
     if os.environ.get(ELSEWHERE):  # somebody else's, who has set it up
         return start(paths.emulator, path=directories)
-    return start(paths.emulator, path=directories, create_seconds=spec.cloud.emulator.create_seconds)
+    wanted = spec.cloud.emulator
+    return start(paths.emulator, path=directories, create_seconds=wanted.create_seconds, hosts=wanted.hosts)
 
 
 def connect(spec: Spec, paths: LocalPaths, *, start: bool) -> Cloud:

@@ -38,7 +38,11 @@ def _serve(options: argparse.Namespace, ready: Callable[[], None]) -> None:
     from tpufleet.emulator import server
     from tpufleet.emulator.hosts import Settings
 
-    settings = Settings(path=[str(path.absolute()) for path in options.path], create_seconds=options.create_seconds)
+    settings = Settings(
+        path=[str(path.absolute()) for path in options.path],
+        create_seconds=options.create_seconds,
+        hosts=options.hosts,
+    )
     server.run(options.dir, settings, ready, options.with_process)
 
 
@@ -47,6 +51,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, required=True, help="the emulator's own directory")
     parser.add_argument("--path", type=Path, action="append", default=[], help="put first on the hosts' PATH")
     parser.add_argument("--create-seconds", type=float, default=1.0, help="from CREATING to READY")
+    parser.add_argument("--hosts", choices=("process", "namespace"), default="process", help="the kind of hosts")
     parser.add_argument("--with-process", type=int, metavar="PID", help="end when that process has ended")
     parser.add_argument("--ready-fd", type=int, help='gets "ready" when the API answers, or what is wrong')
     return parser.parse_args()

@@ -20,13 +20,15 @@ from tpufleet.emulator.clock import parse_rfc3339
 USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
-def keys_of(user: str, node: Mapping[str, str], project: Mapping[str, str], now: datetime) -> set[bytes]:
-    """The public keys (SSH's binary form) that may log in as `user` at the moment `now`, by the metadata of both."""
+def users(node: Mapping[str, str], project: Mapping[str, str], now: datetime) -> dict[str, set[bytes]]:
+    """Everybody who may log in at the moment `now`, with their public keys (SSH's binary form)."""
     blocked = node.get("block-project-ssh-keys", "").lower() == "true"
     sources = (node,) if blocked else (node, project)
     lines = [line for source in sources for line in source.get("ssh-keys", "").splitlines()]
-    found = (_read(line, now) for line in lines)
-    return {key for name, key in filter(None, found) if name == user}
+    found: dict[str, set[bytes]] = {}
+    for name, key in filter(None, (_read(line, now) for line in lines)):
+        found.setdefault(name, set()).add(key)
+    return found
 
 
 def _read(line: str, now: datetime) -> tuple[str, bytes] | None:

@@ -1,7 +1,7 @@
 """A host of a node: its files, its SSH server, its metadata server, its processes.
 
 `Host` is what the rest of the emulator knows of a host; `ProcessHost` is the kind whose sessions are ordinary
-processes of the person who started the emulator.
+processes of the person who started the emulator. The other kind is in `namespace.py`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tpufleet.emulator.sshd import SshServer
 
 log = logging.getLogger(__name__)
 
+PROCESS, NAMESPACE = "process", "namespace"  # the kinds of hosts
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 DIRECTORIES = {
     "dev": 0o755,
@@ -50,6 +51,7 @@ class Settings:
     path: Sequence[str] = ()
     create_seconds: float = 1.0
     manual: bool = False  # states advance by the keeper's `step`, not by time
+    hosts: str = PROCESS  # the kind of hosts, for the daemon's life
     api_url: str = ""  # http://127.0.0.1:PORT, what hosts call to reach the TPU API; the daemon sets it
 
 
@@ -57,7 +59,7 @@ class Settings:
 class View:
     """What a host asks the cloud for, at the moment it needs it."""
 
-    keys_of: Callable[[str], set[bytes]]
+    users: Callable[[], Mapping[str, set[bytes]]]  # who may log in, with their public keys (SSH's binary form)
     metadata: Callable[[], metadata.Tree]
     process_started: Callable[[], None]
 
@@ -111,36 +113,34 @@ class Host(Protocol):
 
 
 @dataclass
-class ProcessHost:
-    """See `Host`; also the `Machine` of its SSH sessions."""
+class FolderHost:
+    """What both kinds of hosts are: a folder with files and a host key, and a metadata server beside it."""
 
     place: Place
     settings: Settings
     view: View
-    running: dict[int, subprocess.Popen[bytes]]  # session processes of all hosts, by pid
+    running: dict[int, subprocess.Popen[bytes]]  # the daemon's children of all hosts that somebody waits for, by pid
     link: Link = field(init=False, default_factory=Link)
     is_full: bool = field(init=False, default=False)
-    _ssh: SshServer = field(init=False)
     _metadata: asyncio.Server | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.root = self.place.directory / "root"
-        self._ssh = SshServer(self, self.view.keys_of, self.link)
 
     def host_key(self) -> str:
-        return self._key().export_public_key("openssh").split()[1].decode()
+        return self.key().export_public_key("openssh").split()[1].decode()
 
-    def _key(self) -> asyncssh.SSHKey:
-        path = self._key_file
-        return asyncssh.read_private_key(path) if path.exists() else self._new_key()
+    def key(self) -> asyncssh.SSHKey:
+        path = self.key_file
+        return asyncssh.read_private_key(path) if path.exists() else self.new_key()
 
     @property
-    def _key_file(self) -> Path:
+    def key_file(self) -> Path:
         return self.place.directory / "ssh_host_ed25519_key"
 
-    def _new_key(self) -> asyncssh.SSHKey:
-        path = self._key_file
-        self.place.directory.mkdir(parents=True, exist_ok=True)
+    def new_key(self) -> asyncssh.SSHKey:
+        path = self.key_file
+        path.parent.mkdir(parents=True, exist_ok=True)
         key = asyncssh.generate_private_key(  # pyright: ignore[reportUnknownMemberType] - its options have no types
             "ssh-ed25519"
         )
@@ -150,28 +150,84 @@ class ProcessHost:
         aside.replace(path)
         return key
 
+    async def open_metadata(self) -> None:
+        self._metadata = await metadata.serve(self.place.address, self.view.metadata)
+
+    def close_metadata(self) -> None:
+        if self._metadata:
+            self._metadata.close()
+            self._metadata = None
+
+    def startup_script(self) -> str | None:
+        script = metadata.lookup(self.view.metadata(), startup.ATTRIBUTE)
+        return script if isinstance(script, str) else None
+
+    def make_directories(self, wanted: Mapping[str, int]) -> None:
+        """Those `wanted` below the host's root, with their modes; /run and /tmp are empty after a boot."""
+        for volatile in ("run", "tmp"):
+            remove_tree(self.root / volatile)
+        for name, mode in wanted.items():
+            directory = self.root / name
+            directory.mkdir(parents=True, exist_ok=True)
+            directory.chmod(mode)
+        (self.root / "proc/sys/kernel/random/boot_id").write_text(f"{uuid.uuid4()}\n")
+
+    async def wipe(self) -> None:
+        gone = self.place.directory.with_name(f".gone-{uuid.uuid4()}")
+        with contextlib.suppress(FileNotFoundError):
+            self.place.directory.rename(gone)
+        try:
+            await asyncio.to_thread(remove_tree, gone)
+        except OSError as error:  # the next start of the daemon tries again; the host is gone all the same
+            log.warning("%s is not removed: %s", gone, error)
+
+    def places(self) -> dict[str, str]:
+        """Variables that say where a host finds the cloud."""
+        return {
+            "GCE_METADATA_HOST": self._metadata_address(),
+            # where a host finds the TPU API, as gcloud is told; on a real VM it is Google's
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{self.settings.api_url}/",
+        }
+
+    def _metadata_address(self) -> str:
+        if not self._metadata:
+            return ""
+        address, port = self._metadata.sockets[0].getsockname()
+        return f"{address}:{port}"
+
+    def started(self, process: subprocess.Popen[bytes]) -> None:
+        self.running[process.pid] = process
+        self.view.process_started()
+
+    def ended(self, process: subprocess.Popen[bytes]) -> None:
+        self.running.pop(process.pid, None)
+
+
+@dataclass
+class ProcessHost(FolderHost):
+    """See `Host`; also the `Machine` of its SSH sessions."""
+
+    _ssh: SshServer = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._ssh = SshServer(self, lambda user: self.view.users().get(user, set()), self.link)
+
     async def boot(self, listening: socket.socket) -> None:
         await asyncio.to_thread(self._lay_out)
-        self._metadata = await metadata.serve(self.place.address, self.view.metadata)
-        await self._ssh.open(listening, self._key())
-        script = metadata.lookup(self.view.metadata(), startup.ATTRIBUTE)
-        if isinstance(script, str):
+        await self.open_metadata()
+        await self._ssh.open(listening, self.key())
+        if script := self.startup_script():
             startup.run(self, self.root, script)
         log.info("%s is up at %s", self.place.name, self.place.address)
 
     def _lay_out(self) -> None:
-        for volatile in ("run", "tmp"):
-            remove_tree(self.root / volatile)
-        for name, mode in DIRECTORIES.items():
-            directory = self.root / name
-            directory.mkdir(parents=True, exist_ok=True)
-            directory.chmod(mode)
+        self.make_directories(DIRECTORIES)
         for device in self.place.devices:
             file = self.root / device.lstrip("/")
             file.parent.mkdir(exist_ok=True)
             file.touch()
             file.chmod(0o666)
-        (self.root / "proc/sys/kernel/random/boot_id").write_text(f"{uuid.uuid4()}\n")
         (self.root / "etc/hostname").write_text(f"{self.place.name}\n")
         standins.install(self.root / "usr/local/bin")
         self.refresh()
@@ -182,11 +238,11 @@ class ProcessHost:
             (self.root / "etc/profile").write_text(f"export PATH='{quoted}'\n")
 
     def change_key(self) -> None:
-        self._ssh.change_key(self._new_key())
+        self._ssh.change_key(self.new_key())
 
     async def move(self, listening: socket.socket) -> None:
         await self._ssh.close()
-        await self._ssh.open(listening, self._key())
+        await self._ssh.open(listening, self.key())
         log.info("%s has moved to %s", self.place.name, listening.getsockname()[0])
 
     def fill_disk(self, full: bool) -> None:
@@ -195,20 +251,9 @@ class ProcessHost:
 
     async def halt(self) -> None:
         await self._ssh.close()
-        if self._metadata:
-            self._metadata.close()
-            self._metadata = None
+        self.close_metadata()
         killed = await processes.kill_below(self.root)
         log.info("%s is down, %d processes killed", self.place.name, killed)
-
-    async def wipe(self) -> None:
-        gone = self.place.directory.with_name(f".gone-{uuid.uuid4()}")
-        with contextlib.suppress(FileNotFoundError):
-            self.place.directory.rename(gone)
-        try:
-            await asyncio.to_thread(remove_tree, gone)
-        except OSError as error:  # the next start of the daemon tries again; the host is gone all the same
-            log.warning("%s is not removed: %s", gone, error)
 
     def home(self, user: str) -> Path:
         home = self.root / "home" / user
@@ -231,29 +276,17 @@ class ProcessHost:
             "TMPDIR": str(self.root / "tmp"),
             "SSH_CONNECTION": connection,
             "TPUFLEET_HOST_ROOT": str(self.root),
-            "GCE_METADATA_HOST": self._metadata_address(),
-            # where a host finds the TPU API, as gcloud is told; on a real VM it is Google's
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{self.settings.api_url}/",
+            **self.places(),
         }
 
     def _path(self) -> str:
         return ":".join((str(self.root / "usr/local/bin"), *self.settings.path, SYSTEM_PATH))
 
-    def _metadata_address(self) -> str:
-        if not self._metadata:
-            return ""
-        address, port = self._metadata.sockets[0].getsockname()
-        return f"{address}:{port}"
-
     def argv(self, wanted: Sequence[str]) -> list[str]:
         return disk.starting(wanted) if self.is_full else list(wanted)
 
-    def started(self, process: subprocess.Popen[bytes]) -> None:
-        self.running[process.pid] = process
-        self.view.process_started()
-
-    def ended(self, process: subprocess.Popen[bytes]) -> None:
-        self.running.pop(process.pid, None)
+    def inside(self, path: Path) -> Path:
+        return path
 
 
 def remove_tree(directory: Path) -> None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tpufleet.emulator.accounts import keys_of
+from tpufleet.emulator.accounts import users
 from tpufleet.emulator.book import Book
 from tpufleet.emulator.clock import Clock
 from tpufleet.emulator.cloud import Cloud
@@ -271,7 +271,7 @@ class Keeper:
         name = node.host_name(worker)
 
         return View(
-            keys_of=lambda user: keys_of(user, node.metadata, self._project_metadata(node), self.clock.now()),
+            users=lambda: users(node.metadata, self._project_metadata(node), self.clock.now()),
             metadata=lambda: values_of(node, name, worker, self._project_metadata(node)),
             process_started=lambda: self.book.process_started(name),
         )

@@ -27,6 +27,7 @@ class Running:
     pid: int
     url: str
     ssh_port: int
+    hosts: str = "process"
 
 
 def start(
@@ -34,25 +35,29 @@ def start(
     *,
     path: Sequence[Path] = (),
     create_seconds: float | None = None,
+    hosts: str | None = None,
     with_us: bool = False,
     timeout_s: float = 20,
 ) -> Running:
     """The daemon of `directory`, started if it isn't running; returns when it serves.
 
     `path` (directories first on the hosts' PATH) and `create_seconds` hold from now on, also for a daemon that runs
-    already. `with_us`: it ends when this process ends, however that happens. Raises StateError with the daemon's own
-    words when it doesn't come up.
+    already; the kind of `hosts` ("process", "namespace") stays while it runs. `with_us`: it ends when this process
+    ends, however that happens. Raises StateError with the daemon's own words when it doesn't come up.
     """
     directory = directory.absolute()
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _starting(directory):
             if found := running(directory):
+                _is_of_kind(found, hosts)
                 Remote(found.url).configure(path, create_seconds)
                 return found
             options = [f"--path={one}" for one in path]
             if create_seconds is not None:
                 options.append(f"--create-seconds={create_seconds}")
+            if hosts is not None:
+                options.append(f"--hosts={hosts}")
             if with_us:
                 options.append(f"--with-process={os.getpid()}")
             _spawn(directory, options, timeout_s)
@@ -66,11 +71,19 @@ def start(
     raise StateError(f"the emulator in {directory} ended as soon as it was up", hint=_log_hint(directory))
 
 
+def _is_of_kind(found: Running, hosts: str | None) -> None:
+    if hosts not in (None, found.hosts):
+        raise StateError(
+            f"the rehearsal cloud runs with {found.hosts} hosts, and {hosts} hosts are wanted",
+            hint="tpufleet delete, then: tpufleet emulator stop",
+        )
+
+
 def running(directory: Path) -> Running | None:
     """The daemon that serves from `directory` now, if there is one."""
     try:
         facts = json.loads((directory / "emulator.json").read_text())
-        found = Running(int(facts["pid"]), str(facts["url"]), int(facts["ssh_port"]))
+        found = Running(int(facts["pid"]), str(facts["url"]), int(facts["ssh_port"]), str(facts["hosts"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return found if _is_owned(directory) else None

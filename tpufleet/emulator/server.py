@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import asyncssh
 import uvicorn
@@ -24,11 +25,15 @@ import tpufleet
 from tpufleet.emulator import addresses, api, control, peers, processes, workstation
 from tpufleet.emulator.clock import WallClock, rfc3339
 from tpufleet.emulator.faults import Faults
-from tpufleet.emulator.hosts import ProcessHost, Settings
+from tpufleet.emulator.hosts import NAMESPACE, Host, Place, ProcessHost, Settings, View
 from tpufleet.emulator.interference import Interfered, Interference
 from tpufleet.emulator.keeper import Keeper
 from tpufleet.emulator.store import Store
 from tpufleet.emulator.wire import ApiError, Json, not_found
+from tpufleet.errors import StateError
+
+if TYPE_CHECKING:
+    from tpufleet.emulator.namespace import NamespaceHost
 
 log = logging.getLogger(__name__)
 
@@ -89,17 +94,24 @@ async def _serve(store: Store, settings: Settings, ready: Callable[[], None], wi
 
 
 def _keeper(store: Store, settings: Settings) -> tuple[Keeper, Sessions]:
-    """The keeper with process hosts, and the pids of their sessions."""
+    """The keeper, and the daemon's children that somebody waits for. Raises StateError without the means for hosts."""
     sessions: Sessions = {}
-    port = addresses.usable_port(store.directory)
-    keeper = Keeper(
-        store,
-        WallClock(),
-        settings,
-        port,
-        lambda place, view: ProcessHost(place, settings, view, sessions),
-    )
-    return keeper, sessions
+    kind = _kind_of_hosts(store, settings)
+
+    def make(place: Place, view: View) -> Host:
+        return kind(place, settings, view, sessions)
+
+    return Keeper(store, WallClock(), settings, addresses.usable_port(store.directory), make), sessions
+
+
+def _kind_of_hosts(store: Store, settings: Settings) -> type[ProcessHost] | type[NamespaceHost]:
+    if settings.hosts != NAMESPACE:
+        return ProcessHost
+    from tpufleet.emulator.namespace import NamespaceHost, why_not
+
+    if reason := why_not(store.directory):
+        raise StateError(reason, hint="cloud.emulator.hosts: process needs neither")
+    return NamespaceHost
 
 
 def _facts(url: str, keeper: Keeper) -> Json:
@@ -108,6 +120,7 @@ def _facts(url: str, keeper: Keeper) -> Json:
         "pid": os.getpid(),
         "url": url,
         "ssh_port": keeper.ssh_port,
+        "hosts": keeper.settings.hosts,
         "started": rfc3339(keeper.clock.now()),
         "version": tpufleet.__version__,
     }

@@ -8,14 +8,34 @@ from __future__ import annotations
 
 import logging
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
-from tpufleet.emulator.commands import Machine, watch_exit
+from tpufleet.emulator.commands import watch_exit
 
 log = logging.getLogger(__name__)
 
 ATTRIBUTE = "/computeMetadata/v1/instance/attributes/startup-script"
 LOG = "var/log/startup-script.log"
+
+
+class Machine(Protocol):
+    """What a script needs of its host."""
+
+    def environment(self, user: str, connection: str, wished: Mapping[str, str]) -> dict[str, str]: ...
+
+    def argv(self, wanted: Sequence[str]) -> list[str]:
+        """The command as it has to be started there."""
+        ...
+
+    def inside(self, path: Path) -> Path:
+        """A file of the host, as it is called there."""
+        ...
+
+    def started(self, process: subprocess.Popen[bytes]) -> None: ...
+
+    def ended(self, process: subprocess.Popen[bytes]) -> None: ...
 
 
 def run(machine: Machine, root: Path, script: str) -> None:
@@ -34,7 +54,7 @@ def run(machine: Machine, root: Path, script: str) -> None:
         (root / LOG).parent.mkdir(parents=True, exist_ok=True)
         with (root / LOG).open("ab") as output:
             process = subprocess.Popen(
-                machine.argv(["/bin/bash", "-c", str(file)]),
+                machine.argv(["/bin/bash", "-c", str(machine.inside(file))]),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
