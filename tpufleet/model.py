@@ -37,7 +37,7 @@ from tpufleet.names import (
 from tpufleet.publickey import PublicKeyLine
 
 Scalar = str | int | float | bool
-OPERATOR = UserName("operator")
+OPERATOR = UserName("tpufleet")
 PRIORITIES = (-1000, 1000)  # of jobs, as the hosts take them (host/specs.py)
 PARALLEL = (1, 10_000)
 MIRROR_EVERY = Duration("5m")

@@ -87,7 +87,7 @@ _ACCOUNTS = (
 )
 _GROUPS = (
     "adm admin audio cdrom crontab dialout dip disk docker fax floppy input kmem kvm netdev nogroup operator plugdev "
-    "render sasl sgx shadow src ssh ssl-cert staff sudo tape tpufleet tty users utmp video voice wheel"
+    "render sasl sgx shadow src ssh ssl-cert staff sudo tape tty users utmp video voice wheel"
 )
 SYSTEM_ACCOUNTS = frozenset(_ACCOUNTS.split())
 SYSTEM_GROUPS = frozenset(_GROUPS.split())
@@ -118,7 +118,7 @@ def look(name: str) -> str:
     return name.strip("-_").replace("_", "-").translate(str.maketrans("01i5", "olls"))
 
 
-LOOKS_OF_THE_SYSTEM = frozenset(map(look, SYSTEM_ACCOUNTS | SYSTEM_GROUPS))
+LOOKS_OF_THE_SYSTEM = frozenset(map(look, SYSTEM_ACCOUNTS | SYSTEM_GROUPS | {"tpufleet"}))
 
 
 class Seat(Name):

@@ -99,10 +99,10 @@ def test_a_host_without_this_version_s_agent_gets_it_unless_it_is_a_dry_run(flee
 
 def test_exec_groups_by_host_and_sums_up(fleet: Project) -> None:
     done = fleet.run("exec", "--", "sh", "-c", "echo $USER")
-    assert done.stdout.count("operator") == 2
+    assert done.stdout.count("tpufleet") == 2
     results = fleet.json("exec", "--on", "tpu-1", "--", "printf '%s' \"$HOME\"")["results"]
     assert [result["host"] for result in results] == ["tpu-1-w0"]
-    assert results[0]["stdout"].endswith("/home/operator")
+    assert results[0]["stdout"].endswith("/home/tpufleet")
     assert fleet.run("exec", "--", "false", ok=False).exit_code == 6
     assert fleet.run("exec", "--on", "tpu-0", "--", "exit 7", ok=False).exit_code == 7
 

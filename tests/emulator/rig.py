@@ -20,7 +20,7 @@ from tpufleet.emulator import launch
 ZONE = "us-central1-b"
 PARENT = f"projects/p/locations/{ZONE}"
 RUNTIME = "tpu-ubuntu2204-base"
-USER = "operator"
+USER = "tpufleet"
 
 
 def is_alive(pid: int) -> bool:

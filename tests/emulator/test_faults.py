@@ -68,7 +68,7 @@ def test_a_partitioned_host_runs_on_while_connections_stall_and_new_ones_get_no_
     faults: Faults, shared: Rig, shell: Shell, name: str
 ) -> None:
     process = talking(shell, "cat; touch ended")
-    ticks = shared.root(f"{name}-w0") / "home/operator/ticks"
+    ticks = shared.root(f"{name}-w0") / "home/tpufleet/ticks"
     shell.output("(while sleep 0.02; do echo >> ticks; done) >/dev/null 2>&1 &")
     partition = faults.partition(f"{name}-w0")
     assert process.stdin and process.stdout

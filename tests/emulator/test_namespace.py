@@ -81,7 +81,7 @@ def test_a_host_has_processes_directories_and_a_name_of_its_own(rig: Rig, shell:
     assert str(rig.running.pid) not in shell.output("ps -e -o pid=").split()
     assert shell.ssh(f"ls -d {rig.directory}").returncode == 2  # below the machine's /tmp
     told = shell.output("pwd; echo /dev/accel*; echo ${TPUFLEET_HOST_ROOT-unset}").split()
-    assert told == ["/home/operator", *(f"/dev/accel{chip}" for chip in range(4)), "unset"]
+    assert told == ["/home/tpufleet", *(f"/dev/accel{chip}" for chip in range(4)), "unset"]
     boot_id = shell.output("cat /proc/sys/kernel/random/boot_id")
     assert boot_id != Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     ask = 'curl -sf -H "Metadata-Flavor: Google" http://$GCE_METADATA_HOST/computeMetadata/v1/instance/name'
@@ -140,7 +140,7 @@ def test_a_full_disk_is_full_for_every_account_and_for_what_runs_already(rig: Ri
     later = "mkfifo go said; (cat go; echo x > late; echo $? > said) </dev/null >/dev/null 2>&1 &"
     as_user(shell, person, later)
     assert rig.http("POST", "/emulator/faults/disk-full/m-w0")[0] == 200
-    for user in (person, "operator"):
+    for user in (person, "tpufleet"):
         done = as_user(shell, user, "echo x > new")
         assert (done.returncode, b"File too large" in done.stderr) == (1, True)
     assert as_user(shell, person, "echo > go; cat said").stdout == b"1\n"
@@ -171,16 +171,20 @@ def test_faults_of_the_way_and_of_the_host_key_are_those_of_process_hosts(rig: R
 
 
 @real
-def test_who_leaves_the_metadata_loses_key_and_sudo(rig: Rig, shell: Shell) -> None:
+def test_who_leaves_the_metadata_loses_key_and_sudo_and_who_is_called_like_a_group_never_has_an_account(
+    rig: Rig, shell: Shell
+) -> None:
     public = rig.key.with_suffix(".pub").read_text().strip()
 
     def allow(*users: str) -> None:
-        lines = "\n".join(f"{user}:{public}" for user in ("operator", *users))
+        lines = "\n".join(f"{user}:{public}" for user in ("tpufleet", *users))
         node = {"metadata": {"ssh-keys": lines}}
         assert rig.http("PATCH", f"/v2/{PARENT}/nodes/m?updateMask=metadata", node)[0] == 200
 
-    allow("guest")
+    allow("operator", "guest")
     until(lambda: as_user(shell, "guest", "sudo -n true").returncode == 0, "the guest is root")
+    assert shell.ssh("getent group operator").returncode == 0
+    assert shell.ssh("getent passwd operator").returncode == 2
     allow()
     until(lambda: as_user(shell, "guest", "true").returncode == 255, "the guest is refused")
     until(lambda: "guest" not in shell.output("getent group google-sudoers"), "the guest may not use sudo")
@@ -261,7 +265,7 @@ def test_the_whole_story_on_a_machine_of_its_own(tmp_path: Path) -> None:
     project.commit("It waits to be broken off")
     try:
         assert "4 chips ready" in project.run("create").stdout
-        assert "(operator)" in project.run("exec", "--", "id").stdout
+        assert "(tpufleet)" in project.run("exec", "--", "id").stdout
         project.run("run", "one")
         started = project.directory / ".tpufleet/emulator/hosts/tpu-0-w0/root/var/lib/tpufleet/runs/one/started"
         until(started.exists, "the run has begun")
@@ -271,8 +275,8 @@ def test_the_whole_story_on_a_machine_of_its_own(tmp_path: Path) -> None:
         (run,) = project.json("runs")["runs"]
         assert (run["state"], run["chips"]) == ("done", ["tpu-0-w0:0"])
         assert [attempt["reason"] for attempt in run["attempts"]] == ["host rebooted", None]
-        assert (project.directory / "artifacts/sherlock/runs/one/log.txt").read_text() == "operator 1\noperator 2\n"
-        assert project.run("ssh", "tpu-0-w0", "--", "pwd").stdout == "/home/operator\n"
+        assert (project.directory / "artifacts/sherlock/runs/one/log.txt").read_text() == "tpufleet 1\ntpufleet 2\n"
+        assert project.run("ssh", "tpu-0-w0", "--", "pwd").stdout == "/home/tpufleet\n"
         assert "0 nodes" in project.run("delete", "--yes").stdout
     finally:
         project.stop()

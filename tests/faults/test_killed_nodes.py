@@ -119,7 +119,7 @@ def test_create_passes_the_points_of_the_table(direct: Stage) -> None:
     judge_deleted(direct)
 
 
-@CREATE.kills("cloud.create:sent#2", "agent.upload:part", "state/hostkeys.json:torn")
+@CREATE.kills("cloud.create:sent#2", "state/hostkeys.json:torn")
 def test_a_killed_create_is_gone_on_with(direct: Stage, point: str) -> None:
     direct.kill(point, "create")
     judge_created(direct)

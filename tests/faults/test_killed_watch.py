@@ -151,7 +151,7 @@ def test_mirroring_passes_the_points_of_the_table(fleet: Stage) -> None:
     brought_to_an_end(fleet, *runs)
 
 
-@MIRROR.kills("home/runs/RUN:mkdir#2", "home/runs/RUN/checkpoints/step-00000010:rename#2")
+@MIRROR.kills("home/runs/RUN/checkpoints/step-00000010:rename#2")
 def test_a_killed_watch_brings_home_at_last_what_is_due(fleet: Stage, point: str) -> None:
     runs = begun(fleet)
     fleet.kill(point, "watch", "--once")
@@ -169,7 +169,7 @@ def test_mending_passes_the_points_of_the_table(fleet: Stage) -> None:
     brought_to_an_end(fleet, *runs)
 
 
-@MEND.kills("cloud.delete:sent", "agent.restore:sent", "agent.enqueue:sent")
+@MEND.kills("agent.restore:sent")
 def test_a_killed_watch_mends_at_last_and_runs_go_on_once(fleet: Stage, point: str) -> None:
     runs = begun(fleet)
     fleet.project.run("watch", "--once")
@@ -190,7 +190,7 @@ def test_collect_passes_the_points_of_the_table(fleet: Stage) -> None:
     brought_to_an_end(fleet, *runs)
 
 
-@COLLECT.kills("home/report/index.html:torn", but=MIRROR)
+@COLLECT.kills(but=MIRROR)
 def test_what_a_killed_collect_had_begun_comes_home_whole(fleet: Stage, point: str) -> None:
     runs = begun(fleet)
     fleet.let_go(*runs)

@@ -17,7 +17,7 @@ from tpufleet import labels
 from tpufleet.accelerators import lookup
 from tpufleet.cloud.port import ALL_ZONES, NodeRequest, Pending
 from tpufleet.errors import AlreadyExists, NotOffered, ZoneNotGranted
-from tpufleet.model import Host, Node, NodeState, QueuedState, Spec, SshSpec
+from tpufleet.model import OPERATOR, Host, Node, NodeState, QueuedState, Spec, SshSpec
 from tpufleet.names import FleetName, HostName
 from tpufleet.paths import LocalPaths
 from tpufleet.ssh.access import access_to
@@ -38,7 +38,7 @@ def wish(place: Place, name: str, key: Path, **more: object) -> NodeRequest:
         runtime=lookup(place.accelerator).runtime,
         spot=False,
         labels={labels.FLEET: FLEET},
-        metadata={"ssh-keys": f"operator:{ensure_key(key)}", "enable-guest-attributes": "TRUE"},
+        metadata={"ssh-keys": f"{OPERATOR}:{ensure_key(key)}", "enable-guest-attributes": "TRUE"},
         scopes=(SCOPE,),
     )
     return dataclasses.replace(request, **more)  # pyright: ignore[reportArgumentType] - the tests' own words
@@ -132,7 +132,7 @@ def test_the_operator_gets_in_is_root_by_sudo_and_sees_every_chip(place: Place, 
     kind = lookup(place.accelerator)
     with dialer:
         said = shell.run("id -un; sudo -n true && echo root; python3 -V")
-        assert said.stdout.decode().split()[:2] == ["operator", "root"]
+        assert said.stdout.decode().split()[:2] == [str(OPERATOR), "root"]
         assert b"Python 3." in said.stdout
         listed = shell.run(f'ls -d "$TPUFLEET_HOST_ROOT"{kind.device_prefix}[0-9]*')
         assert len(listed.stdout.split()) == kind.chips_per_host

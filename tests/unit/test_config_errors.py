@@ -132,6 +132,11 @@ FORM = {
 }
 
 MEANING = {
+    "an operator called like a group": (
+        BASE + "ssh: {user: operator}\n",
+        "5:13",
+        "'operator' can't be the operator: the VMs have a group of that name",
+    ),
     "no node": ("fleet: x\nnodes: []\n", "2:8", "the fleet file needs `nodes`, at least one"),
     "an unknown type": ("fleet: x\nnodes: [{name: a, accelerator: v9-8}]\n", "2:32", "'v9-8' → use one of v2-8"),
     "a size that the type hasn't": ("fleet: x\nnodes: [{name: a, accelerator: v2-7}]\n", "2:32", "'v2-7' → use one of"),

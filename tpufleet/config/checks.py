@@ -15,8 +15,8 @@ from tpufleet.config.marks import Finding, Path
 from tpufleet.config.sweeps import findings_about_sweep
 from tpufleet.host.files import safe_relative
 from tpufleet.host.pin import ALWAYS_UNSET, CONTRACT, PINNING
-from tpufleet.model import PARALLEL, PRIORITIES, CodeSpec, JobSpec, Spec, SshSpec
-from tpufleet.names import RepoUrl, shown
+from tpufleet.model import OPERATOR, PARALLEL, PRIORITIES, CodeSpec, JobSpec, Provider, Spec, SshSpec
+from tpufleet.names import SYSTEM_GROUPS, RepoUrl, shown
 
 MAX_RETRIES = 1000
 MAX_PORT = 65535
@@ -34,7 +34,7 @@ SET_BY_RUNNER = frozenset((*ALWAYS_UNSET, *PINNING, "PJRT_DEVICE", "JAX_PLATFORM
 def findings_about(spec: Spec) -> Iterator[Finding]:
     """Everything in `spec` that can't be meant, or must not be done."""
     yield from findings_about_cloud(spec)
-    yield from _ssh(spec.ssh)
+    yield from _ssh(spec.ssh, own_hosts=spec.cloud.provider is not Provider.INVENTORY)
     if spec.code:
         yield from _code(spec.code)
     largest = largest_host(spec)
@@ -42,7 +42,10 @@ def findings_about(spec: Spec) -> Iterator[Finding]:
         yield from _job(("jobs", name), job, largest)
 
 
-def _ssh(ssh: SshSpec) -> Iterator[Finding]:
+def _ssh(ssh: SshSpec, *, own_hosts: bool) -> Iterator[Finding]:
+    if own_hosts and ssh.user in SYSTEM_GROUPS:
+        why = "the VMs have a group of that name, so Google's guest agent can't make the account"
+        yield Finding(("ssh", "user"), f"{shown(ssh.user)} can't be the operator: {why}", f"user: {OPERATOR}")
     if ssh.key is not None and not ssh.key.isprintable():
         yield Finding(("ssh", "key"), "`key` must be the path of a private key", "key: ~/.ssh/id_ed25519")
     if ssh.jump is not None and not (JUMP.fullmatch(ssh.jump) and _port_of(ssh.jump) <= MAX_PORT):

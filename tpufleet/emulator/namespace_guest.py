@@ -17,12 +17,11 @@ from tpufleet.paths import write_atomically
 
 LOOK_S = 0.5
 KEY_TYPE = re.compile(r"[a-z0-9@.-]+")
-# Google's own knows no `-g`: there, a user who is called like a group of the system (`admin`: kops #16175) gets none.
+# As with Google's own, a user who is called like a group of the system gets no account (`admin`: kops #16175).
 ADMIT = f"""
 for user; do
   if ! id -u "$user" >/dev/null 2>&1; then
-    getent group "$user" >/dev/null && group="-g $user" || group=
-    useradd --create-home --shell /bin/bash --password '*' $group "$user"
+    useradd --create-home --shell /bin/bash --password '*' "$user" || continue
   fi
   id -nG "$user" | grep -qw {SUDOERS} || gpasswd --add "$user" {SUDOERS}
 done
