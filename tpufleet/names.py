@@ -89,8 +89,8 @@ _GROUPS = (
     "adm admin audio cdrom crontab dialout dip disk docker fax floppy input kmem kvm netdev nogroup operator plugdev "
     "render sasl sgx shadow src ssh ssl-cert staff sudo tape tty users utmp video voice wheel"
 )
-SYSTEM_ACCOUNTS = frozenset(_ACCOUNTS.split())
-SYSTEM_GROUPS = frozenset(_GROUPS.split())
+SYSTEM_ACCOUNTS: frozenset[str] = frozenset(_ACCOUNTS.split())
+SYSTEM_GROUPS: frozenset[str] = frozenset(_GROUPS.split())
 
 
 class UserName(Name):
