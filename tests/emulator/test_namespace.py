@@ -135,6 +135,7 @@ def test_what_an_account_runs_ends_with_the_boot_and_its_files_stay(rig: Rig, sh
     assert as_user(shell, person, "ls; ls /tmp").stdout.decode().split() == ["kept"]
 
 
+@pytest.mark.faults  # failed once on a busy machine: a write was refused with other words; the next time tells which
 @real
 def test_a_full_disk_is_full_for_every_account_and_for_what_runs_already(rig: Rig, shell: Shell, person: str) -> None:
     later = "mkfifo go said; (cat go; echo x > late; echo $? > said) </dev/null >/dev/null 2>&1 &"
@@ -142,7 +143,7 @@ def test_a_full_disk_is_full_for_every_account_and_for_what_runs_already(rig: Ri
     assert rig.http("POST", "/emulator/faults/disk-full/m-w0")[0] == 200
     for user in (person, "tpufleet"):
         done = as_user(shell, user, "echo x > new")
-        assert (done.returncode, b"File too large" in done.stderr) == (1, True)
+        assert (done.returncode, b"File too large" in done.stderr) == (1, True), (user, done)
     assert as_user(shell, person, "echo > go; cat said").stdout == b"1\n"
     assert rig.http("DELETE", "/emulator/faults/disk-full/m-w0")[0] == 200
     assert as_user(shell, person, "echo x > new; cat new").stdout == b"x\n"

@@ -13,6 +13,7 @@ from tpufleet.ops.apply import CREATE_LIMIT_S, apply
 from tpufleet.ops.code import Synced, resolve, sync
 from tpufleet.ops.fleet import Fleet, values_or_raise
 from tpufleet.ops.prepare import preparation
+from tpufleet.text import natural
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ def create(
         raise failed
     prepared = values_or_raise(fleet, outcomes, "hosts could not be prepared", told=True)
     changed = bool(plan.actions) or any(item.synced and _is_news(item.synced) for item in prepared)
-    return Created(tuple(item.view for item in prepared), changed)
+    in_order = sorted(prepared, key=lambda item: natural(item.view.host.name))  # not as they came
+    return Created(tuple(item.view for item in in_order), changed)
 
 
 def _is_news(synced: Synced) -> bool:
