@@ -95,9 +95,8 @@ def test_the_operator_has_sudo_and_what_root_writes_stays_on_the_host(shell: She
     shell.output("sudo -n sh -c 'echo x > /etc/passwd.mine; echo x > /usr/local/bin/mine; echo x > /root/mine'")
     assert shell.output("cat /etc/passwd.mine /usr/local/bin/mine; sudo -n cat /root/mine").split() == ["x"] * 3
     assert not [file for file in ("/etc/passwd.mine", "/usr/local/bin/mine", "/root/mine") if Path(file).exists()]
-    here = Path(__file__).parent
-    refused = shell.ssh(f"sudo -n touch {here}/mine")
-    assert (refused.returncode, b"Read-only file system" in refused.stderr) == (1, True)
+    refused = shell.ssh("sudo -n touch /mnt/mine")
+    assert (refused.returncode, b"Read-only file system" in refused.stderr) == (1, True), refused
     assert machine() == before
 
 
@@ -135,7 +134,6 @@ def test_what_an_account_runs_ends_with_the_boot_and_its_files_stay(rig: Rig, sh
     assert as_user(shell, person, "ls; ls /tmp").stdout.decode().split() == ["kept"]
 
 
-@pytest.mark.faults  # failed once on a busy machine: a write was refused with other words; the next time tells which
 @real
 def test_a_full_disk_is_full_for_every_account_and_for_what_runs_already(rig: Rig, shell: Shell, person: str) -> None:
     later = "mkfifo go said; (cat go; echo x > late; echo $? > said) </dev/null >/dev/null 2>&1 &"
