@@ -59,7 +59,8 @@ class Writer:
         pid = int(self.ask("write"))
         aside = self.folder / f".step-{goal:08d}"
         try:
-            wait_until(aside.exists, f"{aside.name} to be begun")
+            # a quick machine may be through with it between two looks
+            wait_until(lambda: aside.exists() or newest(self.folder) >= goal, f"{aside.name} to be begun")
             threading.Event().wait(dice.uniform(0, LONGEST_WRITE_S))
         finally:
             os.kill(pid, signal.SIGKILL)
