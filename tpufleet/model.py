@@ -181,13 +181,17 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who has an account on the hosts: by which key, until when (UTC), and where they must sit, if fixed."""
+    """Somebody who has an account on the hosts: by which key, until when (UTC), and where they must sit, if fixed.
+
+    `share`: they agreed that the operator shows their completions and keeps what they trained.
+    """
 
     name: UserName
     key: PublicKeyLine
     expires: datetime | None = None
     seat: Seat | None = None
     note: str = ""
+    share: bool = False
 
 
 @dataclass(frozen=True)

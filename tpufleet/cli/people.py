@@ -46,6 +46,9 @@ def add(
         str | None, typer.Option("--seat", metavar="CHIP", help="A fixed seat: tpu-0-w0:2, or tpu-0-w0 for all of it.")
     ] = None,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="For you alone.")] = "",
+    share: Annotated[
+        bool, typer.Option("--share", help="They agreed that completions are shown and results are kept.")
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Add a person.
@@ -68,10 +71,11 @@ def add(
         people_words.expires(expires),
         people_words.seat(seat) if seat else None,
         people_words.note(note),
+        share,
     )
     with opened(this, "people add", dry_run=dry_run) as people:
         twin = next((other for other in people.persons if other.name == person.name), None)
-        if twin and twin.key == person.key and (twin == person or not (expires or seat or note)):
+        if twin and twin.key == person.key and (twin == person or not (expires or seat or note or share)):
             person, changed = twin, False
             this.out.line(f"{name} is in the list already; nothing to do")
         else:

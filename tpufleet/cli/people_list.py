@@ -127,6 +127,7 @@ class List:
             "fixed": person.seat is not None,
             "why": "their time is over" if over else self.seating.standing.get(person.name),
             "note": person.note,
+            "share": person.share,
         }
 
 

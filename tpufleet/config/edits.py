@@ -16,14 +16,14 @@ from tpufleet.config.table import cells, heading_of, names_in, separator_of
 from tpufleet.config.words import PEOPLE
 from tpufleet.model import Person
 
-FIELDS = ("name", "key", "expires", "seat", "note")
+FIELDS = ("name", "key", "expires", "seat", "note", "share")
 SCALAR = re.compile(r"""(?P<quote>["']?)[\w:-]*(?P=quote)""")
 
 
 def fields_of(person: Person) -> dict[str, str]:
     """What a list says of a person, in its order, without what is not set."""
     expires = person.expires and rfc3339(person.expires)
-    values = (str(person.name), str(person.key), expires, person.seat, person.note)
+    values = (str(person.name), str(person.key), expires, person.seat, person.note, "yes" if person.share else "")
     return {field: value for field, value in zip(FIELDS, values, strict=True) if value}
 
 

@@ -26,6 +26,7 @@ from tpufleet.publickey import PublicKeyLine
 
 DEFAULT_FILE = "people.yaml"
 MAX_NOTE = 200
+SHARE = {"yes": True, "true": True, "no": False, "false": False}  # a table has text alone
 DAY = timedelta(days=1)
 TIME = re.compile(r"\d{4}-\d\d-\d\d(?P<hour>[T ]\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d))?", re.ASCII)
 TIME_HINT = "2026-12-01 (to the end of that day, UTC), or with the hour: 2026-12-01T18:00Z, 2026-12-01T18:00+01:00"
@@ -122,9 +123,13 @@ def _person(index: int, entry: PersonEntry, findings: list[Finding]) -> Person |
             findings.append(Finding((PEOPLE, index, "seat"), f"`seat`: {error}"))
     if why := note_refused(entry.note):
         findings.append(Finding((PEOPLE, index, "note"), why))
+    if str(entry.share).lower() not in SHARE:
+        findings.append(
+            Finding((PEOPLE, index, "share"), f"`share` must be yes or no, unlike {shown(str(entry.share))}")
+        )
     if key is None or len(findings) > before:
         return None
-    return Person(entry.name, key, expires, seat, entry.note)
+    return Person(entry.name, key, expires, seat, entry.note, SHARE[str(entry.share).lower()])
 
 
 def _key(index: int, entry: PersonEntry, findings: list[Finding]) -> PublicKeyLine | None:

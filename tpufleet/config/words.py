@@ -28,6 +28,7 @@ class PersonEntry:
     expires: str | None = None
     seat: str | None = None
     note: str = ""
+    share: str | bool = False
 
 
 class Section(NamedTuple):
