@@ -25,6 +25,7 @@ from tpufleet.emulator.streams import Inlet, Outlet
 log = logging.getLogger(__name__)
 
 # What sshd passes on from the "signal" request (RFC 4254, 6.9).
+EOF_S = 0.25  # a process that ends closes its output a moment before it is gone
 SIGNALS = frozenset(
     ("ABRT", "ALRM", "FPE", "HUP", "ILL", "INT", "KILL", "PIPE", "QUIT", "SEGV", "TERM", "USR1", "USR2")
 )
@@ -152,8 +153,14 @@ class ProcessSession(SSHServerSession[bytes]):
     def _drained(self) -> None:
         self._flowing -= 1
         if not self._flowing and not self._terminal:
-            self._chan.write_eof()
+            asyncio.get_running_loop().call_later(EOF_S, self._say_end_of_output)
         self._finish()
+
+    def _say_end_of_output(self) -> None:
+        """A client answers the end by closing the channel, and then asyncssh sends no exit status any more: so it is
+        only said of a process that goes on without its output."""
+        if self._status is None:
+            self._chan.write_eof()
 
     def _finish(self) -> None:
         """Reports the exit, once the process has ended and its output is through."""

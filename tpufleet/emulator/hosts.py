@@ -13,6 +13,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,8 @@ from typing import Protocol
 
 import asyncssh
 
-from tpufleet.emulator import disk, metadata, processes, standins, startup
+from tpufleet.emulator import accounts_people, disk, metadata, processes, standins, startup
+from tpufleet.emulator.commands import watch_exit
 from tpufleet.emulator.network import Link
 from tpufleet.emulator.sshd import SshServer
 
@@ -33,6 +35,7 @@ DIRECTORIES = {
     "dev": 0o755,
     "home": 0o755,
     "etc": 0o755,
+    "etc/skel": 0o755,
     "run": 0o755,
     "tmp": 0o1777,
     "var/lib": 0o755,
@@ -42,6 +45,16 @@ DIRECTORIES = {
 }
 # /etc/profile of the machine may have set another PATH before this is read.
 PROFILE = '. "$TPUFLEET_HOST_ROOT/etc/profile"\n'
+# The end of the host's own /etc/profile, as Debian's has it; and the message of the day, which PAM shows on a VM.
+PROFILE_D = """\
+for part in "$TPUFLEET_HOST_ROOT"/etc/profile.d/*.sh; do
+  [ ! -r "$part" ] || . "$part"
+done
+unset part
+case $- in
+  *i*) cat "$TPUFLEET_HOST_ROOT"/etc/motd "$TPUFLEET_HOST_ROOT"/etc/motd.d/* 2>/dev/null ;;
+esac
+"""
 
 
 @dataclass
@@ -211,17 +224,17 @@ class ProcessHost(FolderHost):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._ssh = SshServer(self, lambda user: self.view.users().get(user, set()), self.link)
+        self._ssh = SshServer(self, self.link)
 
     async def boot(self, listening: socket.socket) -> None:
-        await asyncio.to_thread(self._lay_out)
+        await asyncio.to_thread(self._lay_out, list(self.view.users()))
         await self.open_metadata()
         await self._ssh.open(listening, self.key())
         if script := self.startup_script():
             startup.run(self, self.root, script)
         log.info("%s is up at %s", self.place.name, self.place.address)
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, operators: Sequence[str]) -> None:
         self.make_directories(DIRECTORIES)
         for device in self.place.devices:
             file = self.root / device.lstrip("/")
@@ -229,13 +242,14 @@ class ProcessHost(FolderHost):
             file.touch()
             file.chmod(0o666)
         (self.root / "etc/hostname").write_text(f"{self.place.name}\n")
-        standins.install(self.root / "usr/local/bin")
+        accounts_people.lay_out(self.root, operators)
+        standins.install(self.root)
         self.refresh()
 
     def refresh(self) -> None:
         if self.root.exists():
             quoted = self._path().replace("'", "'\\''")
-            (self.root / "etc/profile").write_text(f"export PATH='{quoted}'\n")
+            (self.root / "etc/profile").write_text(f"export PATH='{quoted}'\n{PROFILE_D}")
 
     def change_key(self) -> None:
         self._ssh.change_key(self.new_key())
@@ -255,9 +269,42 @@ class ProcessHost(FolderHost):
         killed = await processes.kill_below(self.root)
         log.info("%s is down, %d processes killed", self.place.name, killed)
 
+    def keys(self, user: str) -> set[bytes]:
+        operators = self.view.users()
+        return operators[user] if user in operators else accounts_people.keys(self.root, user, time.time())
+
+    def enter(self, user: str, cut: Callable[[], None]) -> Callable[[], None]:
+        """See `House`. As with a real sshd, a person's connection is a process of theirs, and ends with it."""
+        if not self._is_person(user):
+            return lambda: None
+        try:
+            process = processes.stand_for(f"sshd: {user}", self.root, self._marks(user))
+        except OSError as error:
+            log.warning("%s can't come in at %s: %s", user, self.place.name, error)
+            cut()
+            return lambda: None
+        self.running[process.pid] = process
+
+        def ended(status: int) -> None:
+            del status
+            self.ended(process)
+            cut()
+
+        watch_exit(process, ended)
+        return lambda: process.stdin and process.stdin.close()
+
+    def _is_person(self, user: str) -> bool:
+        """Whether `user` isn't the operator (or root, for the startup script), whatever /etc/passwd says by now."""
+        return user != "root" and user not in self.view.users()
+
+    def _marks(self, user: str) -> dict[str, str]:
+        """Variables by which the processes of a host, and of a person, are found again."""
+        person = {"TPUFLEET_PERSON": user} if self._is_person(user) else {}
+        return {"TPUFLEET_HOST_ROOT": str(self.root), **person}
+
     def home(self, user: str) -> Path:
         home = self.root / "home" / user
-        if not home.exists():
+        if not home.exists() and not self._is_person(user):
             home.mkdir(0o750)
             (home / ".ssh").mkdir(0o700)
             (home / ".profile").write_text(PROFILE)
@@ -265,17 +312,19 @@ class ProcessHost(FolderHost):
 
     def environment(self, user: str, connection: str, wished: Mapping[str, str]) -> dict[str, str]:
         allowed = {name: value for name, value in wished.items() if name in ("LANG", "TERM") or name[:3] == "LC_"}
+        person = accounts_people.account(self.root, user)
         return {
             "LANG": "C.UTF-8",
             **allowed,
+            **{name: os.environ[name] for name in ("TZ",) if name in os.environ},
             "HOME": str(self.home(user)),
             "USER": user,
             "LOGNAME": user,
-            "SHELL": "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh",
+            "SHELL": _shell(person.shell if person else "/bin/bash"),
             "PATH": self._path(),
             "TMPDIR": str(self.root / "tmp"),
-            "SSH_CONNECTION": connection,
-            "TPUFLEET_HOST_ROOT": str(self.root),
+            **_way_in(connection),
+            **self._marks(user),
             **self.places(),
         }
 
@@ -287,6 +336,18 @@ class ProcessHost(FolderHost):
 
     def inside(self, path: Path) -> Path:
         return path
+
+
+def _way_in(connection: str) -> dict[str, str]:
+    """What sshd says of a connection ("" for none); with SSH_CLIENT, bash reads ~/.bashrc for a command as well."""
+    if not connection:
+        return {}
+    peer, its_port, _, port = connection.split()
+    return {"SSH_CONNECTION": connection, "SSH_CLIENT": f"{peer} {its_port} {port}"}
+
+
+def _shell(wanted: str) -> str:
+    return wanted if Path(wanted).exists() else "/bin/sh"
 
 
 def remove_tree(directory: Path) -> None:

@@ -220,7 +220,8 @@ class NamespaceHost(FolderHost):
 
     def environment(self, user: str, connection: str, wished: Mapping[str, str]) -> dict[str, str]:
         del user, connection, wished  # root's: sshd gives everybody else theirs
-        return {"LANG": "C.UTF-8", "HOME": "/root", "USER": "root", "LOGNAME": "root", **self._variables()}
+        variables = self._variables() | {"PATH": ":".join((*self.settings.path, ROOTS_PATH))}
+        return {"LANG": "C.UTF-8", "HOME": "/root", "USER": "root", "LOGNAME": "root", **variables}
 
     def argv(self, wanted: Sequence[str]) -> list[str]:
         return self._entering(disk.starting(wanted) if self.is_full else wanted)

@@ -80,6 +80,19 @@ def spawn_on_terminal(argv: Sequence[str], cwd: Path, env: Mapping[str, str], si
     return Child(process, os.dup(ours), ours, None)
 
 
+def stand_for(what: str, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A process that does nothing until its standard input ends; the process table shows `what` it stands for."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", "read -r _", what],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=cwd,
+        env=env,
+        start_new_session=True,
+    )
+
+
 def resize(terminal: int, size: tuple[int, int, int, int]) -> None:
     columns, rows, width, height = size
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, width, height))

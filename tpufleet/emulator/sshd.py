@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import Protocol
 
 import asyncssh
 
@@ -15,19 +16,30 @@ from tpufleet.emulator.sessions import Session
 Connections = set[asyncssh.SSHServerConnection]
 
 
-class SshServer:
-    """Listens from `open` to `close`; `keys_of` says, at each login, which keys a user has."""
+class House(Machine, Protocol):
+    """What the server needs of its host besides."""
 
-    def __init__(self, machine: Machine, keys_of: Callable[[str], set[bytes]], link: Link) -> None:
+    def keys(self, user: str) -> set[bytes]:
+        """The public keys with which `user` may log in now."""
+        ...
+
+    def enter(self, user: str, cut: Callable[[], None]) -> Callable[[], None]:
+        """`user` has logged in, and is to be cut off by `cut`; to call what is returned when they are gone."""
+        ...
+
+
+class SshServer:
+    """Listens from `open` to `close`."""
+
+    def __init__(self, machine: House, link: Link) -> None:
         self._machine = machine
-        self._keys_of = keys_of
         self._link = link
         self._connections: Connections = set()
         self._acceptor: asyncssh.SSHAcceptor | None = None
 
     async def open(self, listening: socket.socket, host_key: asyncssh.SSHKey) -> None:
         self._acceptor = await asyncssh.create_server(
-            lambda: _Door(self._machine, self._keys_of, self._connections),
+            lambda: _Door(self._machine, self._connections),
             tunnel=_Entrance(listening, self._link),
             server_host_keys=[host_key],
             encoding=None,
@@ -73,10 +85,11 @@ class _Entrance:
 class _Door(asyncssh.SSHServer):
     """One connection."""
 
-    def __init__(self, machine: Machine, keys_of: Callable[[str], set[bytes]], connections: Connections) -> None:
+    def __init__(self, machine: House, connections: Connections) -> None:
         self._machine = machine
-        self._keys_of = keys_of
         self._connections = connections
+        self._key = b""
+        self._leave: Callable[[], None] | None = None
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._connection = conn
@@ -85,12 +98,28 @@ class _Door(asyncssh.SSHServer):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self._connections.discard(self._connection)
+        if self._leave:
+            self._leave()
 
     def public_key_auth_supported(self) -> bool:
         return True
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        return key.public_data in self._keys_of(username)
+        self._key = key.public_data
+        return self._key in self._machine.keys(username)
+
+    def auth_completed(self) -> None:
+        self._leave = self._machine.enter(self._user(), self._cut)
+        # Whose key was taken away between the two is told so now, or else by the end of what `enter` started.
+        if self._key not in self._machine.keys(self._user()):
+            self._cut()
 
     def session_requested(self) -> Session:
-        return Session(self._machine, self._connection.get_extra_info("username"))
+        return Session(self._machine, self._user())
+
+    def _user(self) -> str:
+        return str(self._connection.get_extra_info("username"))
+
+    def _cut(self) -> None:
+        if self._connection in self._connections:
+            self._connection.abort()

@@ -59,7 +59,7 @@ def run(machine: Machine, root: Path, script: str) -> None:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=root,
-                env=_environment(machine),
+                env=machine.environment("root", "", {}),
                 umask=0o022,
                 start_new_session=True,
             )
@@ -68,11 +68,6 @@ def run(machine: Machine, root: Path, script: str) -> None:
         return
     machine.started(process)
     watch_exit(process, lambda status: _ended(machine, root, process, status))
-
-
-def _environment(machine: Machine) -> dict[str, str]:
-    """Root's, and nobody has come by SSH."""
-    return {name: value for name, value in machine.environment("root", "", {}).items() if name != "SSH_CONNECTION"}
 
 
 def _ended(machine: Machine, root: Path, process: subprocess.Popen[bytes], status: int) -> None:
