@@ -21,7 +21,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory as it is shipped: nothing of tpufleet but what the hosts need."""
     library = tmp_path_factory.mktemp("lib") / "0123abcd"
     (library / "tpufleet").mkdir(parents=True)
-    for name in ("__init__.py", "restart.py"):
+    for name in ("__init__.py", "restart.py", "publickey.py", "personkey.py"):
         shutil.copy(PACKAGE / name, library / "tpufleet" / name)
     shutil.copytree(PACKAGE / "host", library / "tpufleet/host", ignore=shutil.ignore_patterns("__pycache__"))
     (library / "__main__.py").write_text(MAIN)

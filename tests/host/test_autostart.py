@@ -50,7 +50,7 @@ def test_the_unit_is_installed_once_and_enabled(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     unit = tmp_path / "tpufleet.service"
     for _ in range(2):
-        autostart.install(unit, autostart.unit(Places(Path("/"))))
+        autostart.install(unit, autostart.unit(Places(Path("/")), "operator"))
     assert log.read_text() == "daemon-reload\nenable --quiet tpufleet.service\n"
     assert "ExecStart=/usr/bin/env python3 -ES /var/lib/tpufleet/lib/current wake\n" in unit.read_text()
 
@@ -58,6 +58,6 @@ def test_the_unit_is_installed_once_and_enabled(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "tpufleet.service"
-    unit.write_text(autostart.unit(Places(Path("/"))))
+    unit.write_text(autostart.unit(Places(Path("/")), "operator"))
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
     assert [line for line in done.stderr.splitlines() if "tpufleet" in line] == []

@@ -15,7 +15,7 @@ from tpufleet.paths import remote_bundle
 from tpufleet.ssh.agent import Agent, Bare
 from tpufleet.ssh.bundle import Bundle, bundle, pack
 from tpufleet.ssh.fanout import gather
-from tpufleet.ssh.port import Connection
+from tpufleet.ssh.port import Connection, Result
 
 ECHO = b"""
 import json, sys
@@ -221,3 +221,25 @@ def test_the_shipped_agent_itself_runs_and_says_what_it_does_not_know(server: Se
     with pytest.raises(HostFault, match="no verb") as caught:
         agent.ask("dance", {})
     assert caught.value.kind == "bad-request"
+
+
+@pytest.mark.parametrize("verb", ["accounts", "probe"])
+def test_what_only_root_may_do_is_asked_through_sudo_and_nothing_else_is(
+    agent: Agent, connection: Connection, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    commands: list[str] = []
+
+    def refused(command: str, **_: object) -> Result:
+        commands.append(command)
+        return Result(1, b"", b"sudo: a password is required\n") if "sudo -n env" in command else Result(0, b"{}", b"")
+
+    monkeypatch.setattr(connection, "run", refused)
+    for ask in (agent.ask, agent.ship_and_ask):
+        if verb == "probe":
+            assert ask(verb, {}) == {}
+            continue
+        with pytest.raises(HostFault, match="sudo: a password is required") as caught:
+            ask(verb, {})
+        assert caught.value.kind == "no-sudo"
+        assert "use sudo without a password" in str(caught.value.hint)
+    assert len(commands) == 2

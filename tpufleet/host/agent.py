@@ -16,6 +16,7 @@ from tpufleet.host.files import JsonObject
 from tpufleet.host.places import Places
 
 LARGEST_REQUEST = 64 << 20
+ROOTS_VERBS = ("accounts", "keep", "expire", "belongings")
 
 
 # Each verb imports what it needs when it is asked for, so that a probe does not pay for a launch.
@@ -63,6 +64,30 @@ def _wake(places: Places, request: JsonObject) -> JsonObject:
     return wake(places, request)
 
 
+def _accounts(places: Places, request: JsonObject) -> JsonObject:
+    from tpufleet.host.accounts import accounts
+
+    return accounts(places, request)
+
+
+def _keep(places: Places, request: JsonObject) -> JsonObject:
+    from tpufleet.host.expiry import keep
+
+    return keep(places, request)
+
+
+def _shared(places: Places, request: JsonObject) -> JsonObject:
+    from tpufleet.host.shared import shared
+
+    return shared(places, request)
+
+
+def _belongings(places: Places, request: JsonObject) -> JsonObject | None:
+    from tpufleet.host.belongings import belongings
+
+    return belongings(places, request)
+
+
 def _turn(places: Places, request: JsonObject) -> None:
     from tpufleet.host.turn import take_turn
 
@@ -89,6 +114,10 @@ VERBS: dict[str, Callable[[Places, JsonObject], JsonObject | None]] = {
     "manifest": _manifest,
     "restore": _restore,
     "wake": _wake,
+    "shared": _shared,
+    "accounts": _accounts,
+    "keep": _keep,
+    "belongings": _belongings,
     "turn": _turn,
     "log": _log,
     "fetch": _fetch,
@@ -101,7 +130,7 @@ def main() -> int:
     places = Places()
     try:
         verb, *words = sys.argv[1:] or [""]
-        if verb in ("work", "supervise"):
+        if verb in ("work", "supervise", "expire"):
             _daemon(places, verb, words)
         elif verb in VERBS:
             answer = VERBS[verb](places, _request())
@@ -122,7 +151,13 @@ def main() -> int:
 
 
 def _daemon(places: Places, verb: str, words: list[str]) -> None:
-    """The two that live long: `work LOCK`, and `supervise RUN LOCK [CHIP:LEASE …]` (descriptors they inherit)."""
+    """Those that live long: `work LOCK`, `supervise RUN LOCK [CHIP:LEASE …]` (descriptors they inherit), and root's
+    `expire LOCK`."""
+    if verb == "expire":
+        from tpufleet.host.expiry import expire
+
+        expire(places, int(words[0]))
+        return
     if verb == "work":
         from tpufleet.host.queue import work
 
@@ -167,13 +202,14 @@ def _logged(places: Places, error: HostError) -> HostError:
 
 
 def _bug(places: Places) -> HostError:
-    """Keeps the traceback of what is being handled in agent.log, where there is one to be had."""
+    """Keeps the traceback of what is being handled, where there is one to be had: in agent.log, root's in its own."""
     import contextlib
     import traceback
 
     from tpufleet.host import clock
 
-    with contextlib.suppress(OSError), places.agent_log.open("a") as log:
+    path = places.accounts_log if sys.argv[1:2] and sys.argv[1] in ROOTS_VERBS else places.agent_log
+    with contextlib.suppress(OSError), path.open("a") as log:
         log.write(f"{clock.now()} {' '.join(sys.argv[1:3])}\n{traceback.format_exc()}\n")
     last = traceback.format_exc().strip().splitlines()[-1]
-    return HostError(errors.INTERNAL, f"a bug in tpufleet: {last[:300]} (see agent.log on the host)")
+    return HostError(errors.INTERNAL, f"a bug in tpufleet: {last[:300]} (see {path.name} on the host)")

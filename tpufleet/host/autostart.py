@@ -10,9 +10,10 @@ import contextlib
 import os
 import pwd
 import subprocess
+import sys
 from pathlib import Path
 
-from tpufleet.host import files, queue, store
+from tpufleet.host import files, people, queue, store
 from tpufleet.host.daemons import LIBRARY
 from tpufleet.host.environment import FROM_HOST
 from tpufleet.host.files import JsonObject
@@ -47,18 +48,28 @@ WantedBy=multi-user.target
 
 def prepare(places: Places) -> None:
     """Sees to it that what was queued here is woken at boot. Without sudo a host waits for the next probe instead."""
-    if not (LIBRARY / "__main__.py").exists():
-        return  # not shipped: a checkout
-    _point(places.current, LIBRARY)
+    if not prepare_unit(places, pwd.getpwuid(os.getuid()).pw_name):
+        return
     environment = {name: os.environ[name] for name in FROM_HOST if name in os.environ}
     if files.read_json(places.environment) != environment:
         files.write_json(places.environment, environment)
+
+
+def prepare_unit(places: Places, user: str) -> bool:
+    """Sees to it that `wake` is called at boot, as `user`; False when we are no agent that could be."""
+    if not (LIBRARY / "__main__.py").exists():
+        return False  # not shipped: a checkout
+    _point(places.current, LIBRARY)
     if places.root == Path("/") and BOOTED.is_dir():
-        install(places.unit, unit(places))
+        install(places.unit, unit(places, user))
+    return True
 
 
 def wake(places: Places, _request: JsonObject) -> JsonObject:
-    """The verb: starts the queue's worker if there is work for it."""
+    """The verb: lets root see to people's seats first if there are any, then starts the queue's worker if there is work
+    for it."""
+    if people.read(places) is not None:
+        _keep_people()
     os.environ.update(files.read_json(places.environment) or {})
     unfinished = any(state.state not in FINAL_STATES for state in store.all_states(places))
     if unfinished:
@@ -66,8 +77,19 @@ def wake(places: Places, _request: JsonObject) -> JsonObject:
     return {"woken": unfinished}
 
 
-def unit(places: Places) -> str:
-    return UNIT.format(user=pwd.getpwuid(os.getuid()).pw_name, agent=places.current)
+def _keep_people() -> None:
+    """The verb `keep`, by sudo. It must not keep the queue from its work: the next apply tells what is wrong."""
+    subprocess.run(
+        ["sudo", "-n", "env", "-u", "LD_PRELOAD", sys.executable, "-ES", str(LIBRARY), "keep"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=own_environment(),
+        check=False,
+    )
+
+
+def unit(places: Places, user: str) -> str:
+    return UNIT.format(user=user, agent=places.current)
 
 
 def install(path: Path, text: str) -> None:

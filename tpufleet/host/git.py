@@ -42,13 +42,19 @@ def checked_url(url: str) -> str:
     return url
 
 
-def git(*words: str, protocols: str = "", timeout_s: float = LOCAL_TIMEOUT_S, keep: Collection[int] = NOTHING) -> str:
+def git(
+    *words: str,
+    protocols: str = "",
+    timeout_s: float = LOCAL_TIMEOUT_S,
+    keep: Collection[int] = NOTHING,
+    settings: Path | None = None,
+) -> str:
     """Runs git and gives what it printed; raises HostError (git) with the last thing it said.
 
     `protocols` are those it may fetch over; none by default. It inherits the descriptors `keep`: a lock that must be
-    held for as long as it writes, even when its caller is killed.
+    held for as long as it writes, even when its caller is killed. `settings` is read in place of ~/.gitconfig.
     """
-    done = _run(words, protocols, timeout_s, keep)
+    done = _run(words, protocols, timeout_s, keep, settings)
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         telling = [line for line in said if line.startswith(("fatal:", "error:", "remote:", "ERROR:"))] or said
@@ -91,7 +97,11 @@ def words_shown(words: Sequence[str]) -> str:
 
 
 def _run(
-    words: Sequence[str], protocols: str, timeout_s: float, keep: Collection[int] = NOTHING
+    words: Sequence[str],
+    protocols: str,
+    timeout_s: float,
+    keep: Collection[int] = NOTHING,
+    settings: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in own_environment().items() if not name.startswith("GIT_")}
     env |= {
@@ -100,6 +110,8 @@ def _run(
         "GIT_SSH_COMMAND": "ssh -o BatchMode=yes -o ConnectTimeout=20",
         "LC_ALL": "C",
     }
+    if settings is not None:
+        env["GIT_CONFIG_GLOBAL"] = str(settings)
     try:
         return subprocess.run(
             ["git", *SAFE, *words],

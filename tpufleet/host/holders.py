@@ -16,6 +16,7 @@ from tpufleet.host.places import Places
 from tpufleet.host.records import RunState
 from tpufleet.restart import State
 
+NOBODY: Mapping[int, str] = {}
 PERSON = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
@@ -50,10 +51,12 @@ def look(places: Places, states: Sequence[RunState]) -> list[Holder]:
     ]
 
 
-def sentence(holders: Sequence[Holder]) -> str | None:
-    """Who else has chips, for a run that waits for one: `chip 0: alice, pid 12, python train.py`."""
-    others = [holder for holder in holders if holder.state in ("person", "busy")]
-    return "; ".join(f"chip {holder.chip.number}: {_words(holder)}" for holder in others) or None
+def sentence(holders: Sequence[Holder], seats: Mapping[int, str] = NOBODY) -> str | None:
+    """Who else has chips, for a run that waits for one: `chip 0: alice, pid 12, python train.py`, `chip 1: bob's
+    seat`. `seats` says whose a chip is."""
+    told = {holder.chip.number: _words(holder) for holder in holders if holder.state in ("person", "busy")}
+    kept = {chip: f"{name}'s seat" for chip, name in seats.items()}
+    return "; ".join(f"chip {chip}: {words}" for chip, words in sorted((kept | told).items())) or None
 
 
 def lockfile(places: Places) -> dict[str, object] | None:

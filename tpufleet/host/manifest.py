@@ -46,7 +46,7 @@ def _of_run(places: Places, run: str, *, named: bool) -> JsonObject | None:
         "log_cut": cut.gone,  # another number than before: what was copied is no beginning of it any more
         "files": [
             {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-            for path, status in _plain_files(store.at.dir)
+            for path, status in plain_files(store.at.dir)
             if _matches(path, wanted) and not any(path.startswith(prefix) for prefix in kept)
         ],
         "checkpoints": [_shown(point) for point in found],
@@ -85,7 +85,7 @@ def _checkpoints(store: RunStore) -> list[Checkpoint]:
     return found
 
 
-def _plain_files(top: Path) -> Iterator[tuple[str, os.stat_result]]:
+def plain_files(top: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Regular files below `top` as (relative path, status), sorted; nothing hidden, no symlinks, no odd names."""
 
     def walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:

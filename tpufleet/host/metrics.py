@@ -39,9 +39,14 @@ class Latest(NamedTuple):
 
 def latest(path: Path) -> Latest:
     """The last numbers in the last 64 KiB of a metrics.jsonl; a half-written line at its end is passed over."""
+    return numbers(_tail(path))
+
+
+def numbers(data: bytes) -> Latest:
+    """The last numbers in lines of a metrics.jsonl."""
     step: int | None = None
     metrics: dict[str, float | None] = {}
-    for record in _records(_tail(path)):
+    for record in _records(data):
         for name, value in record.items():
             if isinstance(value, bool) or not isinstance(value, (int, float, type(None))):
                 continue

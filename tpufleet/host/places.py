@@ -12,6 +12,7 @@ RUN_ID = re.compile(r"[a-z0-9][a-z0-9._=+-]{0,127}")
 FLEET = re.compile(r"[a-z][a-z0-9-]{0,62}")
 REPO_ID = re.compile(r"[0-9a-f]{8,64}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
+USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 SET_UP = "tpufleet-set-up.json"
 
 
@@ -42,11 +43,24 @@ class Places:
         self.queue_fifo = self.base / "queue.fifo"
         self.queue_log = self.base / "queue.log"
         self.ttl = self.base / "ttl.json"  # of the timer that keeps the node's ttl, where it has one
+        self.people = self.base / "people.json"  # whose account and seat is here; root's
+        self.shared = self.base / "people"  # a directory for each person who has agreed to show their runs
+        self.accounts_lock = self.base / "accounts.lock"  # whoever changes accounts
+        self.clones_lock = self.base / "clones.lock"  # whoever clones into homes
+        self.expiry_lock = self.base / "expiry.lock"  # of the one that ends the time of people
+        self.accounts_log = self.base / "accounts.log"  # root's, as agent.log and queue.log are the operator's
+        self.settings = self.root / "etc/tpufleet"  # what every account reads; root's
 
     def proc(self, name: str) -> Path:
         """A file of /proc that describes the machine; an emulated host may have its own."""
         own = self.root / "proc" / name
         return own if own.exists() else Path("/proc") / name
+
+    def home(self, name: str) -> Path:
+        """The home of a person; raises HostError for an unsafe name."""
+        if not USER.fullmatch(name):
+            raise bad(f"{name!r:.150} is not a user's name")
+        return self.root / "home" / name
 
     def lease(self, chip: int) -> Path:
         return self.leases / f"chip-{chip:d}.lock"
@@ -91,8 +105,15 @@ class Places:
         _ensure_directory(self.base, 0o755, own)
         leases.prepare(self)
         self.control.mkdir(mode=0o700, exist_ok=True)
-        (self.base / "runs").mkdir(exist_ok=True)
+        (self.base / "runs").mkdir(mode=0o700, exist_ok=True)
+        self.close_runs()
         self.code.mkdir(exist_ok=True)
+
+    def close_runs(self) -> None:
+        """What runs write is the operator's alone to read: hosts have other people as well."""
+        runs = self.base / "runs"
+        if runs.is_dir() and runs.stat().st_mode & 0o077:
+            runs.chmod(0o700)
 
 
 class RunPlaces:

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from tpufleet.host import clock, files, holders, locks, metrics, settle, suspects, usage
+from tpufleet.host import clock, files, holders, locks, metrics, people, settle, suspects, usage
 from tpufleet.host.errors import is_disk_full
 from tpufleet.host.files import JsonObject
 from tpufleet.host.holders import Holder
@@ -32,6 +32,8 @@ def probe(places: Places) -> JsonObject:
             if not is_disk_full(error):  # `disk` says so, and the rest is worth hearing
                 raise
     suspect = suspects.suspects(states)
+    known = people.read(places)
+    seats = {} if known is None else known.seats()
     return {
         "boot_id": boot,
         "now": clock.now(),
@@ -40,12 +42,15 @@ def probe(places: Places) -> JsonObject:
         "cpus": len(os.sched_getaffinity(0)),
         "memory": _memory(places),
         "disk": _disk(places),
-        "chips": _chips(holders.look(places, states), {index_of(chip) for chip in suspect}, usage.latest(places)),
+        "chips": _chips(
+            holders.look(places, states), {index_of(chip) for chip in suspect}, usage.latest(places), seats
+        ),
         "lockfile": holders.lockfile(places),
         "suspect": suspects.why(suspect),
         "runs": [_run(places, state) for state in states],
         "code": _code(places),
         "ttl": files.read_json(places.ttl),
+        "people": [] if known is None else [_person(person) for person in known.people.values()],
     }
 
 
@@ -64,7 +69,13 @@ def _look_after(places: Places, states: list[RunState], boot: str) -> None:
                 metrics.scan(store.at, spec.metrics, spec.log_limit)
 
 
-def _chips(found: Sequence[Holder], bad: Collection[int], usage: Mapping[str, JsonObject]) -> list[JsonObject]:
+def _person(person: people.Person) -> JsonObject:
+    return {"name": person.name, "uid": person.uid, "seat": list(person.seat), "state": person.state}
+
+
+def _chips(
+    found: Sequence[Holder], bad: Collection[int], usage: Mapping[str, JsonObject], seats: Mapping[int, str]
+) -> list[JsonObject]:
     return [
         {
             "index": holder.chip.number,
@@ -76,6 +87,7 @@ def _chips(found: Sequence[Holder], bad: Collection[int], usage: Mapping[str, Js
             "user": holder.user,
             "command": holder.command,
             "suspect": holder.chip.number in bad,
+            "seat": seats.get(holder.chip.number),
             **usage.get(str(holder.chip.number), {}),
         }
         for holder in found

@@ -17,7 +17,7 @@ from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tpufleet.host import chips, daemons, holders, locks, metrics, processes, settle, slots, store, usage
+from tpufleet.host import chips, daemons, holders, locks, metrics, people, processes, settle, slots, store, usage
 from tpufleet.host.errors import is_disk_full
 from tpufleet.host.limits import GRACE_S, Limits
 from tpufleet.host.places import Places
@@ -153,13 +153,14 @@ class _Worker:
         ours = {chip for state in states if state.state is State.RUNNING for chip in state.chip_indices}
         ours |= {chip for start in self.starting.values() for chip in start.chips}
         present = [chip.number for chip in chips.chips_of(self.places)] if waiting else []
-        free = self._free(ours) if waiting else []
+        seats = people.seats(self.places) if waiting else {}
+        free = [chip for chip in self._free(ours) if chip not in seats] if waiting else []
         on = self._groups_on(states) if waiting else Counter[str]()
-        assigned = slots.assign(waiting, present, free, ours, on)
+        assigned = slots.assign(waiting, present, free, ours - seats.keys(), on)
         left_out = [wish for wish in waiting if not (wish.run in assigned and self._start(wish.run, assigned))]
         on.update(wish.group or "" for wish in waiting if wish.run in assigned)
         others_hold_some = bool(set(present) - set(free) - ours)
-        who = holders.sentence(holders.look(self.places, states)) if left_out and others_hold_some else None
+        who = holders.sentence(holders.look(self.places, states), seats) if left_out and others_hold_some else None
         for wish in left_out:
             full = wish.run not in assigned and slots.is_full(wish, on)
             self._say_why(wish.run, Reason.JOB_IS_FULL if full else Reason.NO_FREE_CHIP, None if full else who)

@@ -26,7 +26,9 @@ ERROR_START = b'{"error":'
 ERROR_LIMIT = 1 << 20
 
 # The image preloads an allocator that breaks some programs (LD_PRELOAD); -ES keeps a user's Python settings out.
-ASK = "[ -e {agent}/__main__.py ] || exit 113; exec env -u LD_PRELOAD python3 -ES {agent} {verb}"
+ASK = "[ -e {agent}/__main__.py ] || exit 113; exec {root}env -u LD_PRELOAD python3 -ES {agent} {verb}"
+ROOT = "sudo -n "
+AS_ROOT = frozenset({"accounts", "belongings"})  # the verbs that are root's; all others are the operator's
 
 # What a host's tools say when nothing more can be written; the last one is the rehearsal cloud's full disk.
 FULL = (b"No space left", b"quota exceeded", b"File too large")
@@ -45,7 +47,9 @@ mv -T "$part" "$base/lib/{digest}" 2>/dev/null || [ -e "$base/lib/{digest}/__mai
 """
 
 # `head` takes the archive and no byte more, so what follows it on stdin is the request.
-SHIP_AND_ASK = SHIP + 'trap - EXIT; rm -rf "$part"; exec env -u LD_PRELOAD python3 -ES "$base/lib/{digest}" {verb}'
+SHIP_AND_ASK = (
+    SHIP + 'trap - EXIT; rm -rf "$part"; exec {root}env -u LD_PRELOAD python3 -ES "$base/lib/{digest}" {verb}'
+)
 
 # A transfer that is cut ends with what looks like the end of the file: so the size is looked at before the rename.
 UPLOAD = """\
@@ -98,9 +102,11 @@ class Agent:
     def ship_and_ask(self, verb: str, payload: Mapping[str, Any], *, timeout_s: float | None = 60.0) -> dict[str, Any]:
         """As `ask`, for a host that surely has no agent (it was made just now): both in one go."""
         digest, tar = self._shipped()
-        command = SHIP_AND_ASK.format(base=REMOTE_BASE, digest=digest, size=len(tar), verb=quote([verb]))
+        command = SHIP_AND_ASK.format(
+            base=REMOTE_BASE, digest=digest, size=len(tar), root=_root(verb), verb=quote([verb])
+        )
         result = self._connection.run(command, stdin=tar + _line(payload), timeout_s=timeout_s)
-        if result.exit_code != 0 and not result.stdout:
+        if result.exit_code != 0 and not result.stdout and not _is_no_root(result):
             self._done(result, "the agent's set-up")
         return self._answer(result)
 
@@ -148,7 +154,7 @@ class Agent:
         stream.unread(first + more)
 
     def _command(self, verb: str) -> str:
-        return ASK.format(agent=remote_agent(self._shipped().digest), verb=quote([verb]))
+        return ASK.format(agent=remote_agent(self._shipped().digest), root=_root(verb), verb=quote([verb]))
 
     def _answer(self, result: Result) -> dict[str, Any]:
         answer = _object(result.stdout)
@@ -176,6 +182,10 @@ class Agent:
         }.get(kind, f"tpufleet ssh {self._host.name} -- 'tail \"$TPUFLEET_HOST_ROOT\"/var/lib/tpufleet/*.log'")
 
     def _no_answer(self, result: Result) -> HostFault:
+        if _is_no_root(result):
+            user = self._host.user or "the fleet's user (ssh.user)"
+            hint = f"the host's administrator has to let {user} use sudo without a password"
+            return self._fault("no-sudo", f"what only root may do is refused {_last_words(result)}", hint)
         if result.exit_code == 127:
             return self._fault("no-python", "there is no python3 on the host", hint="tpufleet needs Python 3.10 there")
         if _is_bare(result):
@@ -209,8 +219,17 @@ def _line(payload: Mapping[str, Any]) -> bytes:
     return json.dumps(payload).encode() + b"\n"
 
 
+def _root(verb: str) -> str:
+    return ROOT if verb in AS_ROOT else ""
+
+
 def _is_bare(result: Result) -> bool:
     return result.exit_code == BARE and not result.stdout
+
+
+def _is_no_root(result: Result) -> bool:
+    """Whether sudo refused a verb of root's."""
+    return result.exit_code == 1 and not result.stdout and _last_words(result).startswith("and said: sudo: ")
 
 
 def _object(data: bytes) -> dict[str, Any] | None:

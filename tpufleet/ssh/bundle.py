@@ -26,7 +26,8 @@ class Bundle(NamedTuple):
 def bundle() -> Bundle:
     """The bundle of this installation: `__main__.py` and the modules that run on hosts (standard library only)."""
     package = Path(tpufleet.__file__).parent
-    modules = [package / "__init__.py", package / "restart.py", *(package / "host").glob("*.py")]
+    shared = [package / f"{name}.py" for name in ("__init__", "restart", "publickey", "personkey")]
+    modules = [*shared, *(package / "host").rglob("*.py")]
     files = {str(Path("tpufleet") / path.relative_to(package)): path.read_bytes() for path in modules}
     return pack({MAIN_NAME: MAIN, **files})
 
