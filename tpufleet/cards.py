@@ -51,8 +51,8 @@ class Card:
 
     @property
     def key(self) -> str:
-        """The name of the key's file: one that OpenSSH has no other use for."""
-        return f"tpu-{self.fleet}"
+        """The name of the key's file."""
+        return key_file(self.fleet)
 
     @property
     def clone(self) -> str:
@@ -113,11 +113,24 @@ def ssh_words(card: Card, key: str) -> str:
 
 
 def _unix_key(card: Card) -> str:
-    return f"~/.ssh/{card.key}"
+    return unix_file(card.key)
 
 
 def _windows_key(card: Card) -> str:
-    return f'"$HOME\\.ssh\\{card.key}"'
+    return windows_file(card.key)
+
+
+def key_file(fleet: str) -> str:
+    """The name of the key's file: one that OpenSSH has no other use for."""
+    return f"tpu-{fleet}"
+
+
+def unix_file(name: str) -> str:
+    return f"~/.ssh/{name}"
+
+
+def windows_file(name: str) -> str:
+    return f'"$HOME\\.ssh\\{name}"'
 
 
 def _key(card: Card) -> Section:

@@ -48,6 +48,8 @@ class LocalPaths:
         self.watch_lock = self.state / "watch.lock"
         self.people = self.state / "people.json"
         self.people_lock = self.state / "people.lock"  # whoever changes the list of people
+        self.sign_ups = self.state / "signups.json"
+        self.board_lock = self.state / "board.lock"
         self.pins = self.state / "hostkeys.json"
         self.known_hosts = self.state / "known_hosts"
         self.ssh_config = self.state / "ssh_config"
@@ -56,6 +58,7 @@ class LocalPaths:
         self.artifacts = self.directory / "artifacts" / fleet
         self.runs = self.artifacts / "runs"
         self.report = self.artifacts / "report" / "index.html"
+        self.belongings = self.artifacts / "people"  # of people who agreed
 
     def ensure_state(self) -> Path:
         """Make the state directory (0700, ignored by git) and return it; raises StateError when it can not."""

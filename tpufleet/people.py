@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -37,14 +37,20 @@ def is_over(person: Person, now: datetime) -> bool:
     return person.expires is not None and person.expires <= now
 
 
-def seats(people: Sequence[Person], hosts: Mapping[HostName, int], present: Mapping[str, str]) -> Seating:
+def seats(
+    people: Sequence[Person],
+    hosts: Mapping[HostName, int],
+    present: Mapping[str, str],
+    gone: Collection[str] = (),
+) -> Seating:
     """A seat for each of `people` at `hosts` (name -> how many chips it has), given where they sat before.
 
     A fixed seat (`Person.seat`) is kept free for its owner, also when others came first. Who sat somewhere stays while
-    that seat is there; the rest are spread so that hosts are equally full. Nobody shares a chip: where there are too
-    few, those who come last in the list stand, with the reason.
+    that seat is there; the rest are spread so that hosts are equally full. Hosts that are `gone` (and will come back)
+    get people when no other has room: who sat there moves while there is, else waits for it, as fixed seats do.
+    Nobody shares a chip: where there are too few, those who come last in the list stand, with the reason.
     """
-    room = _Room(hosts)
+    room = _Room(hosts, gone)
     taken: dict[str, Seat] = {}
     standing: dict[str, str] = {}
     for person in people:
@@ -55,14 +61,17 @@ def seats(people: Sequence[Person], hosts: Mapping[HostName, int], present: Mapp
             else:
                 standing[person.name] = why
     others = [person for person in people if person.seat is None]
-    for person in others:
-        before = present.get(person.name)
-        if before is not None and room.refusal(Seat(before)) is None:
-            taken[person.name] = room.take(Seat(before))
+    before = {person.name: Seat(present[person.name]) for person in others if person.name in present}
+    for name, seat in before.items():
+        if seat.host not in gone and room.refusal(seat) is None:
+            taken[name] = room.take(seat)
+    for name, seat in before.items():  # before who is new: they have had a card
+        if name not in taken and room.refusal(seat) is None:
+            taken[name] = room.take(room.free(elsewhere=True) or seat)
     for person in others:
         if person.name in taken:
             continue
-        free = room.free()
+        free = room.free(elsewhere=True) or room.free()
         if free is None:
             standing[person.name] = f"every chip has its person ({room.said})" if hosts else "the fleet has no hosts"
         else:
@@ -70,10 +79,16 @@ def seats(people: Sequence[Person], hosts: Mapping[HostName, int], present: Mapp
     return Seating({str(person.name): taken[person.name] for person in people if person.name in taken}, standing)
 
 
+def moved(before: Mapping[str, Seat], after: Mapping[str, Seat]) -> dict[str, Seat]:
+    """Who sits elsewhere than before, and where: the cards that aren't right any more."""
+    return {name: seat for name, seat in after.items() if name in before and before[name] != seat}
+
+
 class _Room:
     """The chips that are free while people are seated."""
 
-    def __init__(self, hosts: Mapping[HostName, int]) -> None:
+    def __init__(self, hosts: Mapping[HostName, int], gone: Collection[str]) -> None:
+        self._gone = gone
         self._chips = dict(sorted(hosts.items(), key=lambda item: natural(item[0])))
         self._free = {host: list(range(count)) for host, count in self._chips.items()}
 
@@ -95,9 +110,9 @@ class _Room:
         self._free[seat.host] = [chip for chip in self._free[seat.host] if chip not in wanted]
         return seat
 
-    def free(self) -> Seat | None:
-        """The first free chip of the host that is least full."""
-        open_hosts = [host for host, chips in self._free.items() if chips]
+    def free(self, *, elsewhere: bool = False) -> Seat | None:
+        """The first free chip of the host that is least full; `elsewhere`: of those that aren't gone."""
+        open_hosts = [host for host, chips in self._free.items() if chips and not (elsewhere and host in self._gone)]
         if not open_hosts:
             return None
         host = min(open_hosts, key=lambda host: 1 - len(self._free[host]) / self._chips[host])

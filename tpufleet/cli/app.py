@@ -10,6 +10,7 @@ import typer
 from tpufleet import __version__
 from tpufleet.cli import (
     adopt,
+    board,
     collect,
     create,
     delete,
@@ -26,6 +27,7 @@ from tpufleet.cli import (
     stop,
     sync,
     watch,
+    workshop,
 )
 from tpufleet.cli.output import Output
 from tpufleet.cli.session import Session
@@ -80,6 +82,8 @@ app.command("stop")(stop.stop)
 app.command("watch")(watch.watch)
 app.command("collect")(collect.collect)
 app.add_typer(people.app, name="people")
+app.command("board")(board.board)
+app.add_typer(workshop.app, name="workshop")
 app.command("delete")(delete.delete)
 app.command("doctor")(doctor.doctor)
 app.add_typer(emulator.app, name="emulator")

@@ -69,7 +69,7 @@ def delete(
     if not plan.actions:
         this.out.line("nothing to do")
     for item in proof:
-        this.out.line(_proven(item, fleet.spec.fleet))
+        this.out.line(proven(item, fleet.spec.fleet))
     this.out.data(
         fleet=fleet.spec.fleet,
         dry_run=False,
@@ -100,7 +100,7 @@ def _named(name: str, zone: str, there: Snapshot) -> str:
     return f"{name} (adopted)" if adopted else name
 
 
-def _proven(item: Proof, fleet: str) -> str:
+def proven(item: Proof, fleet: str) -> str:
     if not item.granted:
         return f"{item.zone}: not granted to the project, nothing could be listed"
     zone = "all zones" if item.zone == ALL_ZONES else item.zone

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tpufleet.cli import people_card
+from tpufleet.cli import people_apply, people_card, people_check
 from tpufleet.cli.arguments import DryRun, session
-from tpufleet.cli.people_list import List, opened
+from tpufleet.cli.people_apply import Apply
+from tpufleet.cli.people_list import answer, opened
+from tpufleet.cli.session import Session
 from tpufleet.errors import UsageError
 from tpufleet.model import Person
 from tpufleet.names import Seat
+
+if TYPE_CHECKING:
+    from tpufleet.ops.people import People
 
 COLUMNS = ("name", "seat", "expires", "key", "note")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The person's account on the hosts.")]
@@ -49,6 +54,7 @@ def add(
     share: Annotated[
         bool, typer.Option("--share", help="They agreed that completions are shown and results are kept.")
     ] = False,
+    apply: Apply = False,
     dry_run: DryRun = False,
 ) -> None:
     """Add a person.
@@ -62,7 +68,6 @@ def add(
     Example: pbpaste | tpufleet people add ada -
     """
     from tpufleet.cli import people_words
-    from tpufleet.config.roster import with_person
 
     this = session(context)
     person = Person(
@@ -74,19 +79,16 @@ def add(
         share,
     )
     with opened(this, "people add", dry_run=dry_run) as people:
-        twin = next((other for other in people.persons if other.name == person.name), None)
-        if twin and twin.key == person.key and (twin == person or not (expires or seat or note or share)):
-            person, changed = twin, False
-            this.out.line(f"{name} is in the list already; nothing to do")
-        else:
-            if twin:
-                hint = f"tpufleet people revoke {name}, or edit {people.roster.path}"
-                raise UsageError(f"{name} is in the list already, with something else", hint=hint)
-            people.change(with_person, person, (*people.persons, person))
-            people.write()
-            changed = True
+        twin = people.find(name)
+        if twin and twin.key == person.key and not (expires or seat or note or share):
+            person = twin  # nothing was said of the rest, so it stays as it is
+        changed = people.add(person)
+        people.write()
+        if changed:
             this.out.line(f"{'would add' if dry_run else 'added'} {name} to {people.roster.path}")
-        people.answer([person.name], changed=changed)
+        else:
+            this.out.line(f"{name} is in the list already; nothing to do")
+        answer(this, people, [person.name], changed=changed, apply=apply)
 
 
 @app.command("list")
@@ -126,6 +128,7 @@ def seat(
         str | None, typer.Argument(metavar="[CHIP]", help="tpu-0-w0:2, or tpu-0-w0 for all of it; default: as it is.")
     ] = None,
     anywhere: Annotated[bool, typer.Option("--anywhere", help="No fixed seat: wherever there is room.")] = False,
+    apply: Apply = False,
     dry_run: DryRun = False,
 ) -> None:
     """Fix a person's seat.
@@ -143,7 +146,12 @@ def seat(
     this = session(context)
     with opened(this, "people seat", dry_run=dry_run) as people:
         people.known(name)
-        _sit(people, {name: None if anywhere else people_words.seat(chip) if chip else people.seat_of(name)})
+        _sit(
+            this,
+            people,
+            {name: None if anywhere else people_words.seat(chip) if chip else people.seat_of(name)},
+            apply=apply,
+        )
 
 
 @app.command("swap")
@@ -151,6 +159,7 @@ def swap(
     context: typer.Context,
     one: Annotated[str, typer.Argument(metavar="A", help="A person.")],
     other: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    apply: Apply = False,
     dry_run: DryRun = False,
 ) -> None:
     """Let two people swap their seats, which are fixed from then on.
@@ -163,33 +172,41 @@ def swap(
         people.known(other)
         if one == other:
             raise UsageError("a swap needs two people", hint=f"tpufleet people swap {one} SOMEBODY")
-        _sit(people, {one: people.seat_of(other), other: people.seat_of(one)})
+        _sit(this, people, {one: people.seat_of(other), other: people.seat_of(one)}, apply=apply)
 
 
 @app.command("revoke")
-def revoke(context: typer.Context, name: Name, dry_run: DryRun = False) -> None:
-    """Take a person out of the list, and remember it until the hosts have been told.
+def revoke(
+    context: typer.Context,
+    name: Name,
+    later: Annotated[bool, typer.Option("--later", help="Only in the list; tell the hosts another time.")] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Take a person out of the list, and close their account on all hosts.
+
+    Their sessions end at once. Hosts that can't be reached are told by the next apply, create or watch.
 
     Example: tpufleet people revoke ada
     """
-    from tpufleet.config.roster import without_person
-
     this = session(context)
     with opened(this, "people revoke", dry_run=dry_run) as people:
-        changed = name not in people.revoked or any(person.name == name for person in people.persons)
-        if not changed:
+        changed = people.revoke(name)
+        people.write()
+        there = not (later or dry_run) and people_apply.is_there(people)
+        told = people_apply.at_once(this, people, "people revoke") if there else people_apply.Told()
+        if not (changed or there):
             this.out.line(f"{name} is revoked already; nothing to do")
+        elif dry_run:
+            this.out.line(f"would revoke {name}")
+        elif name in people.revoked:
+            this.out.line(f"revoked {name}, which is remembered until the hosts have been told")
         else:
-            people.known(name)
-            others = tuple(person for person in people.persons if person.name != name)
-            people.change(without_person, name, others)
-            people.write(revoked=name)
-            done = "would revoke" if dry_run else "revoked"
-            this.out.line(f"{done} {name}, which is remembered until the hosts have been told")
-        this.out.data(file=str(people.roster.path), revoked=name, changed=changed, dry_run=dry_run)
+            this.out.line(f"revoked {name}: no host has the account open")
+        this.out.data(file=str(people.roster.path), revoked=name, changed=changed, dry_run=dry_run, **told.fields)
+    told.raise_for_missed()
 
 
-def _sit(people: List, wanted: Mapping[str, Seat | None]) -> None:
+def _sit(this: Session, people: People, wanted: Mapping[str, Seat | None], *, apply: bool) -> None:
     """Give these fixed seats, or none, and say who else has to move for it."""
     before = people.seating
     changed = any(person.seat != wanted[person.name] for person in people.persons if person.name in wanted)
@@ -201,12 +218,14 @@ def _sit(people: List, wanted: Mapping[str, Seat | None]) -> None:
     people.write()
     for name, seat in people.seating.seats.items():
         if seat != before.seats.get(name):
-            people.out.line(f"{name}: {before.seats.get(name, 'no seat')} -> {seat}")
+            this.out.line(f"{name}: {before.seats.get(name, 'no seat')} -> {seat}")
     for name, why in people.seating.standing.items():
-        people.out.note(f"{name} has no seat: {why}")
+        this.out.note(f"{name} has no seat: {why}")
     if not changed:
-        people.out.line("nothing to do")
-    people.answer(list(wanted), changed=changed)
+        this.out.line("nothing to do")
+    answer(this, people, list(wanted), changed=changed, apply=apply)
 
 
 app.command("card")(people_card.card)
+app.command("apply")(people_apply.apply)
+app.command("check")(people_check.check)

@@ -16,7 +16,9 @@ PLAIN_MARKS = {"info": "-", "done": "ok", "failed": "FAILED"}  # where the termi
 PLAN_COLUMNS = ("action", "node", "type", "zone", "usd/h", "why")
 RUN_COLUMNS = ("run", "state", "chip", "step", "metrics")
 CHIP_COLUMNS = ("chip", "state", "what")
-CHIP_FIELDS = ("state", "run", "person", "user", "pid", "command", "suspect", "hbm_used", "hbm_total", "duty_pct")
+CHIP_FIELDS = (
+    *("state", "seat", "run", "person", "user", "pid", "command", "suspect", "hbm_used", "hbm_total", "duty_pct"),
+)
 HOST_COLUMNS = ("host", "address", "chips", "disk free", "memory free", "code", "says")
 
 
@@ -108,13 +110,18 @@ def chip_rows(views: Iterable[HostView]) -> list[tuple[str, ...]]:
     for view in views:
         if not view.probe:
             rows.append((view.host.name, "unreachable" if view.error else "bare", view.error or "run tpufleet create"))
-        rows += [(f"{view.host.name}:{chip['index']}", str(chip["state"]), chip_words(chip)) for chip in view.chips]
+        rows += [(f"{view.host.name}:{chip['index']}", chip_state(chip), chip_words(chip)) for chip in view.chips]
     return rows
+
+
+def chip_state(chip: Mapping[str, Any]) -> str:
+    """A chip that nobody is on is free, or kept for who sits there."""
+    return "seat" if chip["state"] == "free" and chip.get("seat") else str(chip["state"])
 
 
 def chip_words(chip: Mapping[str, Any]) -> str:
     """`gpt-seed0 (pid 812)`, `lestrade: python3 train.py (pid 90)`, with HBM and duty cycle where they are known."""
-    who = chip.get("run") or chip.get("person") or chip.get("user") or ""
+    who = chip.get("run") or chip.get("person") or chip.get("user") or chip.get("seat") or ""
     doing = f"{who}: {chip['command'][:40]}" if who and not chip.get("run") and chip.get("command") else str(who)
     pid = f" (pid {chip['pid']})" if chip.get("pid") else ""
     words = [f"{doing}{pid}".strip()]

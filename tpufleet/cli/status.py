@@ -13,6 +13,7 @@ from tpufleet.cli.render import (
     HOST_COLUMNS,
     age,
     chip_rows,
+    chip_state,
     host_rows,
     node_state,
     snapshot_fields,
@@ -55,7 +56,7 @@ def _show(out: Output, snapshot: Snapshot, wanted: dict[str, NodePool], *, trc: 
         out.table(HOST_COLUMNS, host_rows(snapshot.hosts))
         out.line()
         out.table(CHIP_COLUMNS, chip_rows(snapshot.hosts))
-        counts = Counter(str(chip["state"]) for view in snapshot.hosts for chip in view.chips)
+        counts = Counter(chip_state(chip) for view in snapshot.hosts for chip in view.chips)
         out.line()
         out.line(f"{counts.total()} chips: " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
 

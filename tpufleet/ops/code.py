@@ -174,7 +174,7 @@ def _resolve_url(spec: CodeSpec, url: str) -> Code:
         if not listed:
             raise CodeError(f"{url} has no branch, tag or commit {ref!r}", hint="check `code.ref` in the fleet file")
         commit = listed[-1].split()[0]  # a peeled tag comes last
-    return Code(_repo_id(url), commit, spec.setup, url=url)
+    return Code(repo_id(url), commit, spec.setup, url=url)
 
 
 def _resolve_local(spec: CodeSpec, directory: Path) -> Code:
@@ -195,7 +195,7 @@ def _resolve_local(spec: CodeSpec, directory: Path) -> Code:
     changes = _git(path, "status", "--porcelain", "--untracked-files=no") if (path / ".git").exists() else ""
     shallow = Path(_git(path, "rev-parse", "--path-format=absolute", "--git-path", "shallow"))
     return Code(
-        _repo_id(str(path)),
+        repo_id(str(path)),
         commit,
         spec.setup,
         directory=path,
@@ -212,7 +212,8 @@ def _commit_hint(path: Path, ref: str | None, *, inside: bool) -> str:
     return f"{begin}{where} add --all && {where} commit --message 'What the hosts shall run'"
 
 
-def _repo_id(address: str) -> str:
+def repo_id(address: str) -> str:
+    """The id under which hosts have the repository with this address, or path at home (host/places.py)."""
     return hashlib.sha256(address.encode()).hexdigest()[:12]
 
 

@@ -124,7 +124,7 @@ class RunHome:
         """A plain file has arrived: put it in its place and remember what it is a copy of."""
         target = self.directory / item.path
         if item.part != target:
-            self._make_way(target)
+            make_way(self.directory, target)
             item.part.replace(target)
         self.collected[item.path] = [target.stat().st_size, item.mtime_ns]
         if item.path == GROWING:
@@ -147,7 +147,7 @@ class RunHome:
         shutil.rmtree(older, ignore_errors=True)
         if target.is_dir():  # written anew by the job: never half of it is seen
             target.rename(older)
-        self._make_way(target)
+        make_way(self.directory, target)
         self._part(_folder_of_parts(checkpoint)).replace(target)
         shutil.rmtree(older, ignore_errors=True)
 
@@ -172,15 +172,6 @@ class RunHome:
             paths += [str(path) for path in inside]
         return [(path, self.directory / path) for path in paths if (self.directory / path).is_file()]
 
-    def _make_way(self, target: Path) -> None:
-        """What stands where `target` goes is an older copy of the same run's; a job may turn a file into a folder."""
-        for parent in target.relative_to(self.directory).parents:
-            if (self.directory / parent).is_file():
-                (self.directory / parent).unlink()
-        if target.is_dir():
-            shutil.rmtree(target)
-        target.parent.mkdir(parents=True, exist_ok=True)
-
     def _part(self, path: str) -> Path:
         part = self.directory / PARTS / path
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -197,6 +188,17 @@ def before_all_is_home(state: Mapping[str, Any]) -> dict[str, Any]:
 def is_over(state: Mapping[str, Any]) -> bool:
     """Whether a run needs nothing any more: it has ended, and if it is done all that it left is home."""
     return state["state"] in FINAL_STATES and not state.get("incomplete")
+
+
+def make_way(directory: Path, target: Path) -> None:
+    """What stands below `directory` where `target` goes is an older copy of the same; a job may turn a file into a
+    folder."""
+    for parent in target.relative_to(directory).parents:
+        if (directory / parent).is_file():
+            (directory / parent).unlink()
+    if target.is_dir():
+        shutil.rmtree(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
 
 
 def safe(path: str) -> str:

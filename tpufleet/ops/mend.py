@@ -93,11 +93,13 @@ def _bad(there: Snapshot, marks: Marks, expiring: Collection[str], now: float, m
             continue
         mending.bad_hosts |= {str(view.host.name) for view in views}
         remade = marks.get((node.name, REMADE))
-        people = sorted({str(chip["person"]) for view in views for chip in view.chips if chip.get("person")})
+        people = sorted(
+            {str(name) for view in views for chip in view.chips if (name := chip.get("person") or chip.get("seat"))}
+        )
         if remade not in (None, node.uid):
             mending.note(node.name, f"{why}, again after it was made anew: it gets no runs")
         elif people:
-            mending.note(node.name, f"{why}; not made anew while {', '.join(people)} works there")
+            mending.note(node.name, f"{why}; not made anew while {', '.join(people)} works or sits there")
         else:
             mending.marks[node.name, REMADE] = node.uid
             doomed[node.name] = why

@@ -47,6 +47,7 @@ class Preparation:
         self._fleet = fleet
         self._bring = bring
         self._crew: Crew[_Work, Prepared] = Crew(self._prepare, limit=AT_ONCE)
+        self._ready: list[HostView] = []
 
     def of_new(self, node: Node) -> None:
         """Begin with the hosts of a node that became READY just now."""
@@ -55,6 +56,11 @@ class Preparation:
     def of_old(self, node: Node) -> None:
         """Begin with the hosts of a node that was there before."""
         self._add(node, fresh=False)
+
+    @property
+    def ready(self) -> tuple[HostView, ...]:
+        """The hosts that can be used already."""
+        return tuple(self._ready)
 
     def finish(self) -> list[Outcome[Host, Prepared]]:
         """Wait for all that were begun."""
@@ -71,10 +77,12 @@ class Preparation:
             view = HostView(host, probe=_first_answer(self._fleet, work))
             self._check_chips(view)
             self._fleet.say(host.name, f"ready: {len(view.chips)} chips", "done")
-            return Prepared(view, self._bring(host, fresh=work.fresh) if self._bring else None)
+            prepared = Prepared(view, self._bring(host, fresh=work.fresh) if self._bring else None)
         except TpufleetError as error:
             self._fleet.say(host.name, error.message + (f" → {error.hint}" if error.hint else ""), "failed")
             raise
+        self._ready.append(view)
+        return prepared
 
     def _check_chips(self, view: HostView) -> None:
         host = view.host

@@ -47,9 +47,24 @@ def with_waits(view: HostView, states: Iterable[Run]) -> list[Run]:
 
 def _waiting(view: HostView, states: Sequence[Run], state: Run, before: int) -> Run:
     runs_on = {chip for other in states if other["state"] == State.RUNNING for chip in other.get("chips") or ()}
-    used = {f"{view.host.name}:{chip['index']}" for chip in view.chips if chip["state"] != "free"} | runs_on
-    people = [str(chip.get("person") or f"pid {chip.get('pid')}") for chip in view.chips if chip["state"] in TAKEN]
+    free = {f"{view.host.name}:{chip}" for chip in free_chips(view)}
+    used = {f"{view.host.name}:{chip['index']}" for chip in view.chips} - free | runs_on
+    people = [_owner(chip) for chip in view.chips if _is_taken(chip)]
     return {**state, "waits": why_waiting(view.host.name, len(view.chips), len(used), people, before)}
+
+
+def free_chips(view: HostView) -> tuple[int, ...]:
+    """The chips that a run may have now: nobody is on them, and they are nobody's seat."""
+    return tuple(int(chip["index"]) for chip in view.chips if chip["state"] == "free" and not chip.get("seat"))
+
+
+def _is_taken(chip: Mapping[str, Any]) -> bool:
+    """Whether no run gets a turn on it, however long it waits."""
+    return chip["state"] in TAKEN or bool(chip.get("seat"))
+
+
+def _owner(chip: Mapping[str, Any]) -> str:
+    return str(chip.get("person") or chip.get("seat") or f"pid {chip.get('pid')}")
 
 
 def _says_why(state: Run) -> bool:
@@ -71,9 +86,9 @@ def _room(view: HostView, job: str) -> Room:
     return Room(
         view.host.name,
         chips=len(view.chips),
-        free=tuple(int(chip["index"]) for chip in view.chips if chip["state"] == "free"),
+        free=free_chips(view),
         waiting=sum(max(1, int(state.get("slot") or 1)) for state in unfinished if _wants_chips(state)),
-        taken=sum(chip["state"] in TAKEN for chip in view.chips),
+        taken=sum(map(_is_taken, view.chips)),
         of_job=sum(state.get("job") == job for state in unfinished),
         suspect=bool((view.probe or {}).get("suspect")),
     )

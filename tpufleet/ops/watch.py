@@ -20,14 +20,18 @@ from typing import Any
 from tpufleet.actions import AwaitNode, Plan
 from tpufleet.errors import TpufleetError
 from tpufleet.model import Code, HostView, RunSpec, Snapshot, Spec
+from tpufleet.ops import accounts
+from tpufleet.ops.accounts_wanted import anybody_on, wiped
 from tpufleet.ops.create import create, resolve_code
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import is_over
 from tpufleet.ops.mend import REMADE, Mending, mend
 from tpufleet.ops.mirror import home_states, keep, mirror, until_due
 from tpufleet.ops.observe import hosts_of, observe, probe, survey
+from tpufleet.ops.people import opened
 from tpufleet.ops.planned import planned
 from tpufleet.ops.recover import lost_runs
+from tpufleet.ops.rooms import free_chips
 from tpufleet.ops.runs import Located, located, plan_launch
 from tpufleet.ops.start import send
 from tpufleet.ops.turn import turn
@@ -40,6 +44,7 @@ MEND_LIMIT_S = 300.0  # of one try to bring nodes up; then others may have their
 CLOUD = "the cloud"  # what is told of has a space in its name, which no run or host can have
 TRIES = 3  # to bring home what can't be had
 FIRST_REST_S, LONGEST_REST_S = 15.0, 300.0  # between tries that failed
+PEOPLE_REST_S = 60.0  # the same, for accounts
 
 States = dict[str, Mapping[str, Any]]
 
@@ -103,6 +108,7 @@ class Watch:
         self._bug: BaseException | None = None
         self._rest_s = 0.0
         self._rest_until = 0.0
+        self._people_rest_until = 0.0
         self._wake = threading.Event()
         self._last = Snapshot()
         self._due_s = math.inf  # until the next run is to be mirrored
@@ -113,6 +119,7 @@ class Watch:
         if self._mending(seen).actions:
             self._mend()
             seen = self._look()
+        self._look_after_people(seen)
         return self._care(seen)
 
     def step(self) -> Seen:
@@ -126,6 +133,7 @@ class Watch:
         if needed and not busy and time.monotonic() >= self._rest_until:
             self._mender = threading.Thread(target=self._mend_aside, name="mend", daemon=True)
             self._mender.start()
+        self._look_after_people(seen)
         return self._care(seen)
 
     def wait(self, seconds: float) -> None:
@@ -212,6 +220,28 @@ class Watch:
         except BaseException as error:  # noqa: BLE001 - raised again in the main thread
             self._bug = error
         self._wake.set()
+
+    # --------------------------------------------------------------------------------------------------- the people
+
+    def _look_after_people(self, seen: Seen) -> None:
+        """Tell hosts what they have missed of the list of people; whose host is gone sits elsewhere."""
+        nodes, views = seen.there.nodes, seen.there.hosts
+        nobody = not self._fleet.spec.people and not anybody_on(views)
+        if nobody or CLOUD in self._said or time.monotonic() < self._people_rest_until:
+            return
+        with self._guarded("the people") as outcome:
+            config = self._fleet.paths.config
+            with opened(config, self._fleet.command, dry_run=True) as people:
+                why = wiped(people.persons, people.revoked, views)
+                self._tell("the list of people", why)
+                if why or not accounts.has_news(self._fleet, people, nodes, views):
+                    return
+            with opened(config, self._fleet.command, wait_s=0) as people:
+                applied = accounts.apply(self._fleet, people, nodes=nodes, views=views, only_news=True)
+            accounts.say_moved(self._fleet, applied)
+            outcome.well = not applied.missed
+        if not outcome.well:
+            self._people_rest_until = time.monotonic() + PEOPLE_REST_S
 
     # ----------------------------------------------------------------------------------------------------- the runs
 
@@ -318,6 +348,6 @@ class _Outcome:
 
 def _room(views: Sequence[HostView]) -> int:
     """The chips that are free and that nothing on the hosts waits for."""
-    free = sum(chip["state"] == "free" for view in views for chip in view.chips)
+    free = sum(len(free_chips(view)) for view in views)
     waiting = [run for view in views for run in view.runs if run["state"] in (State.QUEUED, State.RECOVERING)]
     return free - sum(max(1, int(run.get("slot") or 1)) for run in waiting)

@@ -20,7 +20,7 @@ Value: TypeAlias = "str | int | float | bool | None"
 
 _TAG = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
 _FORBIDDEN_TAGS = frozenset({"script", "iframe", "object", "embed", "base", "link", "form", "foreignObject"})
-_VOID = frozenset({"meta", "br", "hr", "col"})
+_VOID = frozenset({"meta", "br", "hr", "col", "input", "link"})
 _FORBIDDEN_ATTRIBUTES = re.compile(r"on.*|style|src|srcdoc|action|formaction|xlink.*", re.IGNORECASE)
 
 

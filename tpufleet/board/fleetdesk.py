@@ -1,0 +1,107 @@
+"""The desk over a real fleet: its list of people, its hosts, and what they tell."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from tpufleet.board.desk import Admitted, Listed
+from tpufleet.board.look import Look, look_of
+from tpufleet.errors import ConfigError, TpufleetError, UsageError
+from tpufleet.model import Host, Person
+from tpufleet.ops.accounts import apply
+from tpufleet.ops.cards import cards_of
+from tpufleet.ops.fleet import Fleet
+from tpufleet.ops.observe import find_nodes, hosts_of, probe
+from tpufleet.ops.people import People, opened
+from tpufleet.ssh.fanout import gather
+
+COMMAND = "board"
+
+
+class FleetDesk:
+    """`connect` opens the fleet of the file at `config`; each round of the hosts does, as a command would."""
+
+    def __init__(self, config: Path, fleet: str, connect: Callable[[], AbstractContextManager[Fleet]]) -> None:
+        self._config = config
+        self._fleet = fleet
+        self._connect = connect
+        self._looking = contextlib.ExitStack()  # the connections of whoever looks, kept from look to look
+        self._seen: Fleet | None = None
+
+    @property
+    def fleet(self) -> str:
+        return self._fleet
+
+    def listed(self) -> Listed:
+        with opened(self._config, COMMAND, dry_run=True) as people:
+            return Listed(people.persons, people.roster.operator, _former(people), people.memory.seats)
+
+    def enlist(self, persons: Sequence[Person]) -> Mapping[str, str]:
+        refused: dict[str, str] = {}
+        with opened(self._config, COMMAND) as people:
+            former = _former(people)
+            for person in persons:
+                there = people.find(person.name)
+                if there and there.key == person.key:
+                    continue  # by hand, or by a board that was cut off
+                if person.name in former:
+                    refused[person.name] = f"was revoked; to let them in again: tpufleet people add {person.name} KEY"
+                    continue
+                try:
+                    people.add(person)
+                except ConfigError:
+                    raise  # the list as a whole can't be changed, whoever it is
+                except UsageError as error:
+                    refused[person.name] = error.message
+            people.write()
+        return refused
+
+    def admit(self, names: Collection[str]) -> Admitted:
+        with opened(self._config, COMMAND) as people, self._connect() as fleet:
+            applied = apply(fleet, people)
+            cards, without = cards_of(people, fleet, [name for name in names if people.find(name)])
+            people.write()
+        refused = {(host, account.name): f"{host}: {account.why}" for host, account in applied.refused}
+        missed = {host: str(error) for host, error in applied.missed.items()}
+        problems = {name: str(error) for name, error in without.items()}
+        for card in cards:
+            host = str(card.seat.host)
+            if why := missed.get(host) or refused.get((host, card.name)):
+                problems[card.name] = why
+        return Admitted({card.name: card for card in cards if card.name not in problems}, problems)
+
+    def look(self) -> Look:
+        try:
+            fleet = self._seen = self._seen or self._looking.enter_context(self._connect())
+            hosts = hosts_of(fleet, find_nodes(fleet))
+            views = probe(fleet, hosts)
+            with opened(self._config, COMMAND, dry_run=True) as people:
+                sharing = {str(person.name) for person in people.persons if person.share}
+                heard = [view.host for view in views if view.probe and not view.error]
+                answers = _shared(fleet, heard) if sharing else []
+                return look_of(views, answers, people.seating, sharing)
+        except TpufleetError:
+            self.rest()  # the next look begins anew: with the file as it is then, and with new connections
+            raise
+
+    def rest(self) -> None:
+        self._seen = None
+        self._looking.close()
+
+
+def _former(people: People) -> set[str]:
+    """Names that had an account and are not in the list."""
+    return {*people.memory.uids, *people.revoked} - {str(person.name) for person in people.persons}
+
+
+def _shared(fleet: Fleet, hosts: Sequence[Host]) -> list[Mapping[str, Any]]:
+    """What each host's people show; a host that doesn't answer shows nothing this time."""
+
+    def ask(host: Host) -> Mapping[str, Any]:
+        return fleet.agent(host).ask("shared", {"fleet": str(fleet.spec.fleet)})
+
+    return [outcome.unwrap() for outcome in gather(hosts, ask) if outcome.error is None]

@@ -1,0 +1,58 @@
+"""The frame of the board's pages, and the elements that reports have no use for: forms, links to pages of our own.
+
+Every text still goes through `report.html`, where it is cleaned and escaped; what is added here leads only to paths
+that are written in this package, so nothing that anybody typed becomes an address or runs.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tpufleet.report.html import Child, Element, Value, el, render
+
+_PATH = re.compile(r"/[A-Za-z0-9/_.-]*")
+
+
+def page(title: str, *body: Child, refresh_s: int | None = None, live: bool = False, card: bool = False) -> str:
+    """A whole page. `refresh_s`: the browser asks again; `live`: a script does, and exchanges what is in `main`."""
+    again = el("meta", http_equiv="refresh", content=str(refresh_s)) if refresh_s else None
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("noscript", again) if live else again,
+        el("title", title),
+        _own("link", "/icon.svg", rel="icon", type="image/svg+xml"),
+        _own("link", "/cards.css", rel="stylesheet") if card else None,
+        _own("link", "/board.css", rel="stylesheet"),
+        Element("script", (("src", _path("/board.js")), ("defer", "")), ()) if live else None,
+    )
+    return render(el("html", head, el("body", body), lang="en"))
+
+
+def to(path: str, *children: Child) -> Element:
+    """A link to a page of the board."""
+    return _own("a", path, *children)
+
+
+def form(path: str, *children: Child) -> Element:
+    """A form that is sent to `path`."""
+    attributes = (("method", "post"), ("action", _path(path)), ("accept-charset", "utf-8"))
+    return Element("form", attributes, children)
+
+
+def moved(path: str) -> Element:
+    """Leads on to `path` at once, from a page of ours: a strict cookie goes with that, unlike with a redirection."""
+    return el("meta", http_equiv="refresh", content=f"0; url={_path(path)}")
+
+
+def _own(tag: str, path: str, *children: Child, **attributes: Value) -> Element:
+    made = el("a", *children, **attributes)
+    return Element(tag, (("href", _path(path)), *made.attributes), children)
+
+
+def _path(path: str) -> str:
+    if not _PATH.fullmatch(path) or path.startswith("//"):
+        raise ValueError(f"{path!r} is no page of the board")
+    return path

@@ -1,0 +1,68 @@
+"""The board's server: listens, runs the threads behind the pages, and ends all of it together."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Generator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from tpufleet.errors import UsageError
+
+AT_ONCE = 300  # connections; a full room has two each
+GRACE_S = 2
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket there; raises UsageError when that can't be."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(address)
+            listening.listen(AT_ONCE)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        hint = "tpufleet board --listen 127.0.0.1:0 takes any free port"
+        raise UsageError(f"can't listen on {host}:{port}: {error.strerror or error}", hint=hint) from error
+    return listening
+
+
+@contextlib.contextmanager
+def serving(app: ASGIApp, listening: socket.socket, ended: threading.Event) -> Generator[None]:
+    """Serve `app` in a thread until the context is left; `ended` is set when it ends."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="error",  # what strangers send is no news for the host's terminal
+        access_log=False,  # addresses of pages are secrets here
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        limit_concurrency=AT_ONCE,
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    server = uvicorn.Server(config)
+
+    def run() -> None:
+        try:
+            server.run(sockets=[listening])
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=run, name="board", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(GRACE_S + 3)
+        listening.close()
