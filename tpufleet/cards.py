@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -26,8 +25,8 @@ class Card:
     """What is particular about one person's card.
 
     `alias` is the name under which OpenSSH is to remember the host's key (of type `host_key_kind`), so that an address
-    which another machine had before doesn't matter. `repo` is what to clone, `train` the words that start a training
-    in `workdir` of it.
+    which another machine had before doesn't matter. `clone` is the directory of the code in the home, `repo` the
+    address from which it can be cloned, if it has one; `train` are the words that start a training in `workdir` of it.
     """
 
     fleet: FleetName
@@ -40,6 +39,7 @@ class Card:
     host_key_kind: str = ED25519
     jump: str | None = None
     repo: str | None = None
+    clone: str = ""
     workdir: str = "."
     setup: tuple[str, ...] = ()
     train: tuple[str, ...] = ("python", "train.py")
@@ -53,11 +53,6 @@ class Card:
     def key(self) -> str:
         """The name of the key's file."""
         return key_file(self.fleet)
-
-    @property
-    def clone(self) -> str:
-        """The directory that `git clone` makes."""
-        return re.split("[/:]", re.sub(r"/*$", "", self.repo or "").removesuffix(".git"))[-1]
 
 
 @dataclass(frozen=True)
@@ -186,12 +181,13 @@ def _train(card: Card) -> Section:
     train = shlex.join(card.train)
     home = f"cd ~/{shlex.quote(card.clone)} && " if card.clone else ""
     inside = f"cd ~/{shlex.quote(f'{card.clone}/{card.workdir}'.removesuffix('/.'))} && " if card.clone else ""
-    got = (f"The code is {card.clone}, in your home. If it isn't there yet:", Command(f"git clone {card.repo}"))
+    here = f"The code is {card.clone}, in your home."
+    got = (f"{here} If it isn't there yet:", Command(f"git clone {card.repo}")) if card.repo else (here,)
     set_up = tuple(Command(home + line) for line in card.setup)
     return Section(
         "Train, on the host",
         (
-            *(got if card.repo else ()),
+            *(got if card.clone else ()),
             *(("Once, what it needs:", *set_up) if set_up else ()),
             "On the CPU:",
             Command(f"{inside}on-chip cpu -- {train}"),
@@ -207,8 +203,9 @@ def _completions() -> Section:
     return Section(
         "Read what it writes",
         (
-            "Completions are printed while it trains. Those that were kept in a file, the last three of each:",
-            Command("find ~ -name completions.jsonl -exec tail -n 3 {} +"),
+            "Completions are printed while it trains. What on-chip ran has a directory of its own in ~/runs; the last "
+            "three of each there:",
+            Command("find ~/runs/ -name completions.jsonl -exec tail -n 3 {} +"),  # with the slash: it may be a link,
         ),
     )
 
@@ -242,7 +239,8 @@ def _leave(card: Card) -> Section:
         (
             "Take home what you want to keep (typed at home, with the block above), end with Ctrl-C what still trains, "
             "and log out:",
-            Command(f"scp -r {card.fleet}:{card.clone or 'results'} ."),
+            Command(f"scp -r {card.fleet}:runs ."),
+            *((Command(f"scp -r {card.fleet}:{card.clone} ."),) if card.clone else ()),
             Command("exit"),
             "Then delete the key at GitHub, if you made one.",
         ),

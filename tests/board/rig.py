@@ -82,7 +82,15 @@ class Desk:
         seat = self.seats()[name]
         repo = "https://github.com/someone/gpt.git"
         return Card(
-            FleetName(self.fleet), FleetName(name), seat, "127.77.0.1", 2222, "a-w0", "SHA256:" + "x" * 43, repo=repo
+            FleetName(self.fleet),
+            FleetName(name),
+            seat,
+            "127.77.0.1",
+            2222,
+            "a-w0",
+            "SHA256:" + "x" * 43,
+            repo=repo,
+            clone="gpt",
         )
 
     def look(self) -> Look:

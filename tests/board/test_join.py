@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pytest
 from tests.board.rig import CODE, FORM, Answer, Desk, Open, Site, board, words_of
 from tests.project import until
 from tests.unit.hostile_people import KEYS, NAMES, PRIVATE, ed25519
+from tpufleet.board import app
 from tpufleet.board.signup import State
 from tpufleet.errors import ConfigError
 from tpufleet.names import Seat
@@ -43,7 +45,7 @@ def test_from_the_form_to_the_card(open_board: Open) -> None:
     assert "may be shown" in text
     (person,) = open_board.desk.persons
     assert (person.name, str(person.key), person.share) == ("ada", ed25519(), True)
-    assert open_board.said == ["ada has signed up", "ada has a seat and a card"]
+    until(lambda: open_board.said == ["ada has signed up", "ada has a seat and a card"], "the host to hear of it")
 
 
 def test_the_page_teaches_to_make_the_key_that_the_card_names(open_board: Open) -> None:
@@ -83,6 +85,18 @@ def test_a_private_key_is_refused_loudly_and_is_nowhere_afterwards(open_board: O
     assert b"b3BlbnNzaC1rZXkt" not in kept
     assert b"PRIVATE KEY" not in kept
     assert open_board.said == []
+
+
+@pytest.mark.parametrize("field", ["code", "name"])
+def test_a_private_key_in_the_wrong_field_is_not_shown_either(open_board: Open, field: str) -> None:
+    secret = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmU"
+    fields = {"code": CODE, "name": "ada", "key": ed25519(), field: secret}
+    answer = open_board.site.post("/join", list(fields.items()))
+    assert answer.status == 422
+    assert [found for found, _ in ERROR.findall(answer.text)] == [field]
+    assert "THIS IS A PRIVATE KEY" in answer.text
+    assert secret not in answer.text
+    assert secret not in open_board.site.get(f"/join?code={secret}").text
 
 
 def test_a_refused_form_keeps_what_was_typed_and_a_sound_public_key_but_no_other(open_board: Open) -> None:
@@ -265,6 +279,15 @@ def test_bodies_that_are_no_forms_or_far_too_long_are_refused(open_board: Open) 
     assert site.ask("PUT", "/join", "").status == 405
     assert site.ask("POST", "/", "", **{"content-type": FORM}).status == 405
     assert open_board.book.sign_ups() == []
+
+
+def test_a_form_that_never_ends_holds_up_nobody(open_board: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "FORM_S", 0.2)
+    with socket.create_connection(("127.0.0.1", open_board.site.port), timeout=30) as slow:
+        head = f"POST /join HTTP/1.1\r\nHost: localhost\r\nContent-Type: {FORM}\r\nContent-Length: 9"
+        slow.sendall(f"{head}\r\n\r\na=".encode())
+        assert open_board.site.join("ada", ed25519()).status == 303
+        assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_list_that_cant_be_read_is_no_page_with_its_words(open_board: Open) -> None:

@@ -86,7 +86,7 @@ def test_status_shows_every_chip_in_the_documented_form(fleet: Project) -> None:
     ]
     chips = [chip for node in status["nodes"] for host in node["hosts"] for chip in host["chips"]]
     assert [chip["name"] for chip in chips] == [f"tpu-{n}-w0:{i}" for n in (0, 1) for i in range(4)]
-    who = {"name", "state", "run", "person", "user", "pid", "command"}
+    who = {"name", "state", "seat", "run", "person", "user", "pid", "command"}
     assert set(chips[0]) == who | {"suspect", "hbm_used", "hbm_total", "duty_pct"}
 
 

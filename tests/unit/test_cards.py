@@ -27,6 +27,7 @@ CARD = Card(
     alias="tpufleet-8123456789012345678-w0",
     fingerprint="SHA256:8ficQMnD48L8D+fsyadT6QOWBuZJeNDKi+VVyLrWi2I",
     repo="https://github.com/matomatical/bitesizedGPT",
+    clone="bitesizedGPT",
     setup=("uv venv", "uv pip install -r requirements.txt"),
     train=("python", "train.py", "xla"),
     expires=datetime(2026, 12, 1, 22, 0, tzinfo=UTC),
@@ -95,20 +96,11 @@ def test_openssh_reads_the_line_and_the_block_as_they_are_meant(tmp_path: Path, 
     assert found["hostkeyalgorithms"] == "ssh-ed25519"
 
 
-@pytest.mark.parametrize(
-    ("repo", "directory"),
-    [
-        ("https://github.com/matomatical/bitesizedGPT", "bitesizedGPT"),
-        ("https://github.com/matomatical/bitesizedGPT.git/", "bitesizedGPT"),
-        ("git@github.com:me/it.git", "it"),
-        ("git@github.com:it", "it"),
-        (None, ""),
-    ],
-)
-def test_the_clone_is_where_git_puts_it(repo: str | None, directory: str) -> None:
-    card = replace(CARD, repo=repo)
-    assert card.clone == directory
-    assert any(command.startswith(f"cd ~/{directory} &&") for command in commands(card)) == bool(directory)
+def test_code_without_an_address_is_in_the_home_and_without_code_nobody_goes_anywhere() -> None:
+    local = replace(CARD, repo=None)
+    assert "cd ~/bitesizedGPT && on-chip -- python train.py xla" in commands(local)
+    assert not [command for command in commands(local) if "git clone" in command]
+    assert "on-chip -- python train.py xla" in commands(replace(CARD, repo=None, clone="", setup=()))
 
 
 def test_a_training_in_a_directory_of_the_clone() -> None:

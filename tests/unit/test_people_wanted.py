@@ -151,16 +151,20 @@ def test_a_dry_run_foresees_what_becomes_of_each_account() -> None:
     ("repo", "url", "name"),
     [
         ("https://example.org/me/bitesizedGPT.git", "https://example.org/me/bitesizedGPT.git", "bitesizedGPT"),
+        ("https://example.org/me/it.git/", "https://example.org/me/it.git/", "it"),
         ("git@example.org:code", "git@example.org:code", "code"),
         ("https://example.org/me/-x", None, None),
         ("https://example.org/..", None, None),
-        ("code", None, None),
+        ("code", None, "code"),
+        (".", None, "fleet"),
+        ("file:///srv/it.git", None, "it"),
+        ("../a b", None, None),
     ],
 )
 def test_what_is_cloned_has_a_name_that_a_directory_may_have(repo: str, url: str | None, name: str | None) -> None:
-    clone = clone_of(Spec(FleetName("x"), code=CodeSpec(repo)))
+    clone = clone_of(Spec(FleetName("x"), code=CodeSpec(repo)), Path("/home/me/fleet"))
     assert (clone and clone["url"], clone and clone["name"]) == (url, name)
-    assert clone_of(Spec(FleetName("x"))) is None
+    assert clone_of(Spec(FleetName("x")), Path("/home/me/fleet")) is None
 
 
 # --------------------------------------------------------------------------------------------------------------- seats

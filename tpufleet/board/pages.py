@@ -8,10 +8,12 @@ from tpufleet.board.markup import form, moved, page, to
 from tpufleet.board.reception import Stage, Visit
 from tpufleet.board.signup import Form
 from tpufleet.cards import UNIX, WINDOWS, key_file, unix_file, windows_file
+from tpufleet.personkey import refuse_private
 from tpufleet.report.cards import card_element
 from tpufleet.report.html import Child, Element, el
 
 REFRESH_S = 3
+LONGEST = 40  # of a code or a name that is shown again
 SHARE = "My completions may be shown on the board, and what I train may be kept."
 
 
@@ -51,7 +53,7 @@ def _form(typed: Form, wrong: dict[str, str], key: str) -> Element:
             "code",
             "Invitation code",
             "As it stands on the invitation.",
-            el("input", **_common("code", wrong), value=_visible(typed.code), maxlength=40, **plain),
+            el("input", **_common("code", wrong), value=_visible(typed.code), maxlength=LONGEST, **plain),
             wrong,
         ),
         _field(
@@ -79,8 +81,12 @@ def _form(typed: Form, wrong: dict[str, str], key: str) -> Element:
 
 
 def _visible(typed: str) -> str:
-    """What was typed, as it can be shown in its field again."""
-    return "".join(character for character in typed[:40] if character.isprintable())
+    """What was typed, as it can be shown in its field again; nothing of what may be a secret in the wrong field."""
+    try:
+        refuse_private(typed)
+    except ValueError:
+        return ""
+    return typed if len(typed) <= LONGEST and typed.isprintable() else ""
 
 
 def _common(name: str, wrong: dict[str, str]) -> dict[str, str | bool]:

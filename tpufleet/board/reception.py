@@ -105,7 +105,7 @@ class Reception:
         name, key, wrong = form.read()
         if why := self._uninvited(form.code):
             self._guesses.count(address, tick)
-            return Answer(wrong={**wrong, "code": why})
+            return Answer(wrong={"code": why, **wrong})
         if wrong or name is None or key is None:
             return Answer(wrong=wrong)
         listed = self._desk.listed()

@@ -20,7 +20,7 @@ from tpufleet.personkey import parse_person_key, refuse_private
 from tpufleet.publickey import PublicKeyLine
 
 LETTERS = "ABCDEFGHJKMNPQRTUVWXYZ2346789"  # read aloud and from a projector: none that looks like another
-MOST = 500  # sign-ups that are kept
+MOST = 200  # sign-ups that are kept; more than that are no evening
 LINKS = 8  # to one card, from a phone and a laptop, say; the oldest is forgotten for a new one
 
 
@@ -112,6 +112,10 @@ class Form:
         """The name and the key, where they are sound, and what is wrong, by field."""
         wrong: dict[str, str] = {}
         name = key = None
+        try:
+            refuse_private(self.code)
+        except ValueError as error:
+            wrong["code"] = str(error)
         try:
             refuse_private(self.name)
             name = PersonName(self.name)

@@ -75,7 +75,7 @@ def _visit(fleet: Fleet, people: People, names: Sequence[str]) -> list[Visit]:
             apply(fleet, people, nodes=nodes, visitor={"key": visitor.line, "until": until})
             seats = {people.known(name).name: seat for name in names if (seat := people.seating.seats.get(name))}
             there = {name: seat for name, seat in seats.items() if seat.host in hosts}
-            clone = clone_of(people.spec)
+            clone = clone_of(people.spec, people.paths.directory)
             return visit(fleet, there, hosts, visitor, str(clone["name"]) if clone else None)
         finally:
             apply(fleet, people, nodes=nodes)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tpufleet.host import git
 from tpufleet.host.accounts_request import Clone
-from tpufleet.host.errors import HostError
+from tpufleet.host.errors import GIT, HostError
 from tpufleet.host.files import JsonObject
 
 
@@ -22,6 +22,8 @@ def clone(home: Path, wanted: Clone, tree: Path | None, settings: Path, limit_s:
     os.environ["HOME"] = str(home)  # this process is a child that does nothing else
     try:
         if tree is None:
+            if wanted.url is None:
+                raise HostError(GIT, "this host doesn't have the code yet (tpufleet sync)")
             words = ("clone", "--quiet", "--", wanted.url, str(aside))
             git.git(*words, protocols=git.PROTOCOLS, timeout_s=limit_s, settings=settings)
         else:
@@ -33,9 +35,9 @@ def clone(home: Path, wanted: Clone, tree: Path | None, settings: Path, limit_s:
     return {"changed": True}
 
 
-def _clone_tree(tree: Path, to: Path, url: str, settings: Path, limit_s: float) -> None:
-    """A clone of the operator's checkout `tree`, as if it came from `url`: on the branch that is at its commit, else
-    on `main`. The checkout borrows its objects, which a clone of somebody else's must not: so nothing is taken by
+def _clone_tree(tree: Path, to: Path, url: str | None, settings: Path, limit_s: float) -> None:
+    """A clone of the operator's checkout `tree`, as if it came from `url`, if there is one: on the branch that is at its
+    commit, else on `main`. The checkout borrows its objects, which a clone of somebody else's must not: so nothing is taken by
     links (`--no-local`). Raises HostError (git)."""
 
     def here(*words: str, protocols: str = "") -> str:
@@ -44,7 +46,8 @@ def _clone_tree(tree: Path, to: Path, url: str, settings: Path, limit_s: float) 
     words = ("clone", "--quiet", "--no-local", "--no-checkout", "--", str(tree), str(to))
     git.git(*words, protocols="file", timeout_s=limit_s, settings=settings)
     here("fetch", "--quiet", "--prune", "origin", "+refs/remotes/origin/*:refs/remotes/origin/*", protocols="file")
-    here("config", "remote.origin.url", url)
+    if url:
+        here("config", "remote.origin.url", url)
     names = here("for-each-ref", "--points-at", "HEAD", "--format=%(refname:lstrip=3)", "refs/remotes/origin")
     branches = [name for name in names.split() if name != "HEAD"]
     branch = next((name for name in ("main", "master") if name in branches), branches[0] if branches else None)

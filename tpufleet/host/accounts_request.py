@@ -26,9 +26,10 @@ Value = TypeVar("Value")
 
 
 class Clone(NamedTuple):
-    """The repository at `url`, as the directory `name` of a home; `mirror` is its id on this host."""
+    """The repository at `url`, as the directory `name` of a home; `mirror` is its id on this host, which is all that
+    there is of one without an address."""
 
-    url: str
+    url: str | None
     name: str
     mirror: str | None
 
@@ -131,9 +132,11 @@ def _among(others: list[Wanted], person: Wanted) -> Wanted:
 
 
 def _clone(entry: JsonObject) -> Clone:
-    mirror = entry.get("mirror")
+    url, mirror = entry.get("url"), entry.get("mirror")
+    if url is None and mirror is None:
+        raise bad("a clone needs a repository's address, or its id on this host")
     return Clone(
-        git.checked_url(_typed(entry.get("url"), str, "a repository's address")),
+        None if url is None else git.checked_url(_typed(url, str, "a repository's address")),
         _matching(entry.get("name"), DIRECTORY, "a directory's name"),
         None if mirror is None else _matching(mirror, REPO_ID, "a repository's id"),
     )

@@ -245,7 +245,7 @@ def _requests(
         people.seating.seats,
         people.memory.uids,
         _ways(fleet, hosts),
-        clone_of(people.spec),
+        clone_of(people.spec, people.paths.directory),
         visitor,
     )
     return {host.name: wanted.of(host) for host in hosts}

@@ -7,12 +7,13 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from tpufleet.config.edits import rfc3339
 from tpufleet.model import Host, HostView, Node, NodeState, Person, Spec
 from tpufleet.names import PersonName, RepoUrl, Seat
-from tpufleet.ops.code import repo_id
+from tpufleet.ops.code import local_directory, repo_id
 from tpufleet.people import chips_of_hosts
 from tpufleet.text import listed
 
@@ -139,14 +140,15 @@ def digest(request: Request) -> str:
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def clone_of(spec: Spec) -> dict[str, Any] | None:
-    """What people get in their homes: the code, if it has an address that they could clone it from themselves."""
-    if spec.code is None or not RepoUrl.pattern.fullmatch(spec.code.repo):
+def clone_of(spec: Spec, directory: Path) -> dict[str, Any] | None:
+    """What people get in their homes: the code. One without an address comes from the copy that the host has, and its
+    path is meant from `directory`, the fleet file's."""
+    if spec.code is None:
         return None
-    name = re.split("[/:]", re.sub(r"/*$", "", spec.code.repo).removesuffix(".git"))[-1]
-    if not CLONE.fullmatch(name):
-        return None
-    return {"url": spec.code.repo, "name": name, "mirror": repo_id(spec.code.repo)}
+    url = spec.code.repo if RepoUrl.pattern.fullmatch(spec.code.repo) else None
+    where = url or str(local_directory(spec.code, directory))
+    name = re.split("[/:]", re.sub(r"/*$", "", where).removesuffix(".git"))[-1]
+    return {"url": url, "name": name, "mirror": repo_id(where)} if CLONE.fullmatch(name) else None
 
 
 def _chips(seat: Seat | None, host: Host) -> list[int]:

@@ -7,8 +7,9 @@ from typing import Any
 
 from tpufleet.cards import Card
 from tpufleet.errors import HostFault, TpufleetError, UsageError
-from tpufleet.model import Host, Spec
-from tpufleet.names import Address, RepoUrl
+from tpufleet.model import Host
+from tpufleet.names import Address
+from tpufleet.ops.accounts_wanted import clone_of
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.observe import find_nodes, hosts_of
 from tpufleet.ops.people import People
@@ -65,12 +66,13 @@ def _card(people: People, fleet: Fleet, name: str, host: Host) -> Card:
         host_key_kind=key.kind,
         jump=jump.rpartition("@")[2] if jump else None,
         expires=people.known(name).expires,
-        **_training(people.spec),
+        **_training(people),
     )
 
 
-def _training(spec: Spec) -> dict[str, Any]:
-    """What to clone and how to train, by the file: its first job, with the first values of its grid."""
+def _training(people: People) -> dict[str, Any]:
+    """Where the code is and how to train, by the file: its first job, with the first values of its grid."""
+    spec = people.spec
     found: dict[str, Any] = {}
     for name, job in spec.jobs.items():
         try:
@@ -78,6 +80,7 @@ def _training(spec: Spec) -> dict[str, Any]:
         except UsageError:
             continue  # it has a `{name}` that only the command line fills
         break
-    if spec.code and RepoUrl.pattern.fullmatch(spec.code.repo):
-        found |= {"repo": spec.code.repo, "setup": spec.code.setup}
+    clone = clone_of(spec, people.paths.directory)
+    if spec.code and clone:
+        found |= {"repo": clone["url"], "clone": clone["name"], "setup": spec.code.setup}
     return found

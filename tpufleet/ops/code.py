@@ -178,7 +178,7 @@ def _resolve_url(spec: CodeSpec, url: str) -> Code:
 
 
 def _resolve_local(spec: CodeSpec, directory: Path) -> Code:
-    path = (directory / Path(spec.repo.removeprefix("file://")).expanduser()).resolve()
+    path = local_directory(spec, directory)
     if not path.is_dir():
         raise CodeError(
             f"the repository {shown(str(path), 300)} does not exist", hint="check `code.repo` in the fleet file"
@@ -210,6 +210,11 @@ def _commit_hint(path: Path, ref: str | None, *, inside: bool) -> str:
         return f"{where} branch --all shows what there is; check code.ref in the fleet file"
     begin = "" if inside else f"{where} init && "
     return f"{begin}{where} add --all && {where} commit --message 'What the hosts shall run'"
+
+
+def local_directory(spec: CodeSpec, directory: Path) -> Path:
+    """Where a repository is that has no address; a relative path begins at `directory`, the fleet file's."""
+    return (directory / Path(spec.repo.removeprefix("file://")).expanduser()).resolve()
 
 
 def repo_id(address: str) -> str:
