@@ -36,9 +36,9 @@ def clone(home: Path, wanted: Clone, tree: Path | None, settings: Path, limit_s:
 
 
 def _clone_tree(tree: Path, to: Path, url: str | None, settings: Path, limit_s: float) -> None:
-    """A clone of the operator's checkout `tree`, as if it came from `url`, if there is one: on the branch that is at its
-    commit, else on `main`. The checkout borrows its objects, which a clone of somebody else's must not: so nothing is taken by
-    links (`--no-local`). Raises HostError (git)."""
+    """A clone of the operator's checkout `tree`, as if it came from `url`, if there is one: on the branch that is at
+    its commit, else on `main`. The checkout borrows its objects, which a clone of somebody else's must not: so nothing
+    is taken by links (`--no-local`). Raises HostError (git)."""
 
     def here(*words: str, protocols: str = "") -> str:
         return git.git("-C", str(to), *words, protocols=protocols, timeout_s=limit_s, settings=settings).strip()
