@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from .harness import PYTHON, alive, environment_of, kill, living_pids, wait_until
 
@@ -128,3 +130,19 @@ class Desk:
         for pid in [pid for pid in living_pids() if mark in environment_of(pid)]:
             kill(pid)
             wait_until(lambda pid=pid: not alive(pid), "it is dead")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    desk.clear()
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, err = process.communicate(timeout=30)
+    return process.returncode, err
