@@ -69,6 +69,25 @@ def test_what_people_agreed_to_leave_comes_home_and_everything_else_goes(evening
 
 
 @pytest.mark.faults
+@pytest.mark.parametrize("moment", ["revoked", "fetching what ada has", "deleting"])
+def test_killed_at_any_moment_and_typed_again_it_ends_the_same(evening: Evening, moment: str) -> None:
+    project = evening.project
+    evening.invite("ada", "--share")
+    project.run("people", "apply")
+    train(evening, "ada")
+    with project.popen("workshop", "end", "--yes") as ending:
+        assert ending.stderr
+        assert any(moment in line for line in ending.stderr), "it came that far"
+        ending.kill()
+    ended = project.json("workshop", "end", "--yes")
+    assert (ended["problems"], ended["proof"][0]["nodes"]) == ([], 0)
+    home = project.directory / "artifacts/sherlock/people"
+    assert (home / "people.yaml").exists()
+    assert [file.stat().st_size for file in home.rglob("weights")] == [256_000]
+    assert project.json("people", "list")["people"] == []
+
+
+@pytest.mark.faults
 def test_a_host_that_cannot_be_heard_keeps_the_fleet_until_its_things_are_home(evening: Evening) -> None:
     project = evening.project
     evening.invite("ada", "--share")

@@ -182,7 +182,7 @@ def revoke(
     later: Annotated[bool, typer.Option("--later", help="Only in the list; tell the hosts another time.")] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Take a person out of the list, and close their account on all hosts.
+    """Take a person out of the list, and off all hosts.
 
     Their sessions end at once. Hosts that can't be reached are told by the next apply, create or watch.
 

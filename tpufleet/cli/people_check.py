@@ -27,9 +27,10 @@ def check(
     context: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: everybody.")] = None,
 ) -> None:
-    """Log in as each person would, and look: login, chip, pin, disk, clone.
+    """Log in as each person would, and look around.
 
-    With a throw-away key that enters every account for ten minutes at most, and is taken out again at the end.
+    At login, chip, pin, disk and clone; with a throw-away key that enters every account for ten minutes at most, and is
+    taken out again at the end.
 
     Example: tpufleet people check
     """
