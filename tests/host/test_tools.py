@@ -236,7 +236,8 @@ def test_the_product_sees_people_and_people_see_the_product_s_runs(desk: Desk) -
     places = Places(desk.root)
     with desk.busy("1", "--", *SLEEP) as process:
         held = holders.look(places, [])[1]
-        assert (held.state, held.person, held.pid) == ("person", "ada", process.pid)
+        assert (held.state, held.person, held.command) == ("person", "ada", " ".join(SLEEP))
+        assert held.pid != process.pid, "the command's, not on-chip's"
         assert product_chips.take_lease(places, 1, "gpt") is None
         process.terminate()
     fd = product_chips.take_lease(places, 1, "gpt-lr3")

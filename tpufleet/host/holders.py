@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tpufleet.host import chips, locks, processes
+from tpufleet.host import chips, locks, people, processes
 from tpufleet.host.chips import Chip
 from tpufleet.host.places import Places
 from tpufleet.host.records import RunState
@@ -43,10 +43,11 @@ def look(places: Places, states: Sequence[RunState]) -> list[Holder]:
             openers[chip.device] = [owner]
     leased = [chip.number for chip in others if locks.is_held(places.lease(chip.number))]
     takers = chips.lease_pids(places, leased) if leased else {}
+    seats = people.seats(places) if leased else NOBODY
     return [
         _of_run(chip, runs[chip.number])
         if chip.number in runs
-        else _unclaimed(places, chip, openers.get(chip.device, []), takers, leased=chip.number in leased)
+        else _unclaimed(places, chip, openers.get(chip.device, []), takers, seats, leased=chip.number in leased)
         for chip in present
     ]
 
@@ -102,10 +103,18 @@ def _of_run(chip: Chip, state: RunState) -> Holder:
 
 
 def _unclaimed(
-    places: Places, chip: Chip, openers: Collection[int], takers: Mapping[int, int], *, leased: bool
+    places: Places,
+    chip: Chip,
+    openers: Collection[int],
+    takers: Mapping[int, int],
+    seats: Mapping[int, str],
+    *,
+    leased: bool,
 ) -> Holder:
-    """A chip that no running run claims. What a lease says of its holder is believed as far as it looks like it."""
-    pid = next(iter(openers), takers.get(chip.number))
+    """A chip that no running run claims. What a lease says of its holder is believed as far as it looks like it, and
+    never against whose seat it is."""
+    note = chips.lease_note(places, chip.number) if leased else {}
+    pid = next(iter(openers), _of_command(note, takers.get(chip.number)))
     if pid is None and not leased:
         return Holder(chip, "free")
     command = None if pid is None else processes.command_of(pid)
@@ -113,13 +122,21 @@ def _unclaimed(
     found = Holder(chip, "busy", pid=pid, user=user, command=command)
     if not leased:
         return found
-    note = chips.lease_note(places, chip.number)
-    run, person = note.get("run"), note.get("person")
-    if isinstance(run, str) and run in places.runs():
+    run, person = note.get("run"), seats.get(chip.number) or note.get("person")
+    if chip.number not in seats and isinstance(run, str) and run in places.runs():
         return found._replace(state="run", run=run)  # about to begin, or just about to end
     if not isinstance(person, str) or not PERSON.fullmatch(person):
         person = user
     return found._replace(state="person", person=person)
+
+
+def _of_command(note: Mapping[str, object], taker: int | None) -> int | None:
+    """The process that works on a chip: the one that the note names, if it is of the same user as the one that took
+    the lease, which only waits for it (on-chip does)."""
+    named = note.get("pid")
+    if taker is None or not isinstance(named, int) or processes.owner_of(named) != processes.owner_of(taker):
+        return taker
+    return named
 
 
 def device_name(device: Path) -> str:
