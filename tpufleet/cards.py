@@ -149,8 +149,15 @@ def _login(card: Card) -> Section:
             Command(ssh_words(card, _windows_key(card)), WINDOWS),
             "The first time, ssh asks whether this is the right host. Answer with the host key from above:",
             Command(card.fingerprint),
+            "Should it say one day that the host's identification has changed, then the machine was made anew: get "
+            f"your new card from the host of the evening, and type ssh-keygen -R {_known_as(card)} once.",
         ),
     )
+
+
+def _known_as(card: Card) -> str:
+    """The name under which OpenSSH remembers the host when nothing else is said."""
+    return card.address if card.port == 22 else f"'[{card.address}]:{card.port}'"
 
 
 def _config(card: Card) -> Section:

@@ -12,7 +12,7 @@ from tpufleet.cli.output import Output
 from tpufleet.cli.render import PLAN_COLUMNS, bill_line, plan_fields, plan_rows, ttl_lines, unknown_places
 from tpufleet.cli.session import Session
 from tpufleet.errors import CloudUnreachable, Conflict, PermissionDenied
-from tpufleet.model import Snapshot, Spec
+from tpufleet.model import Provider, Snapshot, Spec
 from tpufleet.text import counted, listed
 
 
@@ -52,6 +52,8 @@ def create(
         code = operation.resolve_code(fleet.spec, fleet.paths.directory)
         there = survey(fleet.spec, fleet.cloud, fleet.zones)
         plan = plan_create(fleet.spec, there)
+        if given := _token_for_people(fleet.spec):
+            this.out.note(given)
         if plan.conflicts:
             raise Conflict(plan.conflicts[0], hint="tpufleet create --dry-run")
         _confirm(this.out, plan, yes=yes)
@@ -73,6 +75,16 @@ def create(
             {"name": view.host.name, "address": view.host.address, "chips": len(view.chips), "commit": commit}
             for view in views
         ],
+    )
+
+
+def _token_for_people(spec: Spec) -> str | None:
+    """What people with accounts get from Google along with it: every process on a VM may ask for this token."""
+    if spec.cloud.provider is not Provider.GCP or not spec.people or spec.cloud.service_account is not None:
+        return None
+    return (
+        "people on the hosts can act as the project's default service account; name one without any role as "
+        "cloud.service_account (docs/google-cloud.md)"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,7 @@ from tpufleet.model import Provider
 from tpufleet.text import counted, listed, size
 
 if TYPE_CHECKING:
-    from tpufleet.model import Node
+    from tpufleet.model import HostView, Node
     from tpufleet.ops.delete import Proof
     from tpufleet.ops.fleet import Fleet
     from tpufleet.ops.people import People
@@ -58,16 +59,21 @@ def end(
     from tpufleet.ops.observe import find_nodes, hosts_of, probe
 
     this = session(context)
-    with this.fleet("workshop end", dry_run=dry_run) as fleet, this.changing(fleet):
+    with (
+        contextlib.ExitStack() as afterwards,
+        this.fleet("workshop end", dry_run=dry_run) as fleet,
+        this.changing(fleet),
+    ):
         nodes = find_nodes(fleet)
         with opened(this, "workshop end", dry_run=dry_run) as people:
+            views = probe(fleet, hosts_of(fleet, nodes))
             if dry_run:
-                _foresee(this, people, nodes)
+                _foresee(this, people, nodes, views)
                 return
-            this.out.confirm(_question(people, nodes), yes=yes)
+            this.out.confirm(_question(people, nodes, views), yes=yes)
             copy = workshop.empty(people)
-            closed = workshop.close(fleet, people, nodes, probe(fleet, hosts_of(fleet, nodes)))
-        _tell(this, fleet, closed)
+            closed = workshop.close(fleet, people, nodes, views)
+        afterwards.callback(_tell, this, closed)  # when the live view is over, also where the fleet has to stay
         if not anyway:
             workshop.raise_unless_home(closed)
         proof = _delete(fleet)
@@ -91,33 +97,36 @@ def end(
     _raise_for_left(fleet, closed, proof)
 
 
-def _question(people: People, nodes: Sequence[Node]) -> str:
-    agreed = sum(person.share for person in people.persons)
+def _question(people: People, nodes: Sequence[Node], views: Sequence[HostView]) -> str:
+    from tpufleet.ops.workshop import who_is_there
+
+    there = who_is_there(people, views)
     kept = people.spec.cloud.provider is Provider.INVENTORY
     names = "the hosts stay" if kept else f"deleted: {listed([str(node.name) for node in nodes]) or 'nothing'}"
-    return (
-        f"{counted(len(people.persons), 'account')} closed, with all that runs there; what {agreed} of them agreed to "
-        f"leave comes home; {names}."
-    )
+    agreed = counted(sum(there.values()), "person", "people")
+    return f"{counted(len(there), 'account')} closed; what {agreed} agreed to leave comes home; {names}."
 
 
-def _foresee(this: Session, people: People, nodes: Sequence[Node]) -> None:
-    this.out.line(_question(people, nodes))
+def _foresee(this: Session, people: People, nodes: Sequence[Node], views: Sequence[HostView]) -> None:
+    from tpufleet.ops.workshop import who_is_there
+
+    there = who_is_there(people, views)
+    this.out.line(_question(people, nodes, views))
     this.out.data(
         fleet=people.spec.fleet,
         dry_run=True,
-        revoked=[str(person.name) for person in people.persons],
-        agreed=[str(person.name) for person in people.persons if person.share],
+        revoked=sorted(there),
+        agreed=sorted(name for name, share in there.items() if share),
         nodes=[str(node.name) for node in nodes],
     )
 
 
-def _tell(this: Session, fleet: Fleet, closed: Closed) -> None:
+def _tell(this: Session, closed: Closed) -> None:
     revoked = {account.name for _, account in closed.applied.accounts if account.state == "revoked"}
     this.out.line(f"{counted(len(revoked), 'account')} closed")
     brought = closed.brought
     files = f"{counted(brought.files, 'new file')} ({size(brought.bytes)})"
-    this.out.line(f"{counted(len(brought.people), 'person', 'people')} agreed: {files} in {fleet.paths.belongings}")
+    this.out.line(f"{counted(len(brought.people), 'person', 'people')} agreed: {files} in {closed.home}")
     for note in (*brought.notes, *closed.collected.notes):
         this.out.note(f"stays where it is: {note}")
     for problem in closed.problems:

@@ -23,11 +23,19 @@ class Closed:
     applied: Applied
     brought: Brought
     collected: Collected
+    home: Path
 
     @property
     def problems(self) -> list[str]:
         """What isn't home, and the same command may still bring."""
         return [*self.brought.problems, *self.collected.problems]
+
+
+def who_is_there(people: People, views: Sequence[HostView]) -> dict[str, bool]:
+    """Everybody of the list, and whose account is open on a host all the same (a command was cut off); and whether
+    they agreed, as far as is known here."""
+    told = [person for view in views for person in (view.probe or {}).get("people") or () if person["state"] == "here"]
+    return {str(person["name"]): False for person in told} | {str(one.name): one.share for one in people.persons}
 
 
 def empty(people: People) -> Path | None:
@@ -55,11 +63,11 @@ def empty(people: People) -> Path | None:
 
 
 def close(fleet: Fleet, people: People, nodes: Sequence[Node], views: Sequence[HostView]) -> Closed:
-    """Close all accounts, so that nothing changes any more, then bring home what was agreed to, and all runs."""
+    """Close all accounts, so that nothing changes any more, then bring home what was agreed to, and all runs. A host
+    that isn't heard is named once."""
     applied = apply(fleet, people, nodes=nodes, views=views)
     brought = bring_belongings(fleet, [view.host for view in views if view.probe])
-    brought.problems += [f"{view.host.name}: {view.error}" for view in views if view.error]
-    return Closed(applied, brought, collect(fleet, views))
+    return Closed(applied, brought, collect(fleet, views), fleet.paths.belongings)
 
 
 def raise_unless_home(closed: Closed) -> None:
