@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_json import documented
 from tests.evening import KINDS, Evening
 
 
@@ -44,6 +45,7 @@ def test_what_people_agreed_to_leave_comes_home_and_everything_else_goes(evening
 
     ended = project.json("workshop", "end", "--yes")
     assert (ended["revoked"], ended["people"], ended["problems"]) == (["ada", "linus"], {"ada": 5}, [])
+    assert set(ended) == documented("workshop end")
     home = Path(ended["home"])
     kept = sorted(str(file.relative_to(home)) for file in home.rglob("*") if file.is_file())
     run = next((home / "ada/tpu-0-w0/runs").iterdir()).name
@@ -107,7 +109,9 @@ def test_a_visit_finds_what_each_person_will_find_and_leaves_no_key_behind(eveni
     project = evening.project
     evening.invite("ada")
     evening.invite("linus")
+    assert set(project.json("people", "apply")) == documented("people apply")
     well = project.json("people", "check")
+    assert set(well) == documented("people check")
     assert [(one["name"], one["seat"], one["faults"]) for one in well["people"]] == [
         ("ada", "tpu-0-w0:0", []),
         ("linus", "tpu-0-w0:1", []),
