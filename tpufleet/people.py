@@ -45,10 +45,11 @@ def seats(
 ) -> Seating:
     """A seat for each of `people` at `hosts` (name -> how many chips it has), given where they sat before.
 
-    A fixed seat (`Person.seat`) is kept free for its owner, also when others came first. Who sat somewhere stays while
-    that seat is there; the rest are spread so that hosts are equally full. Hosts that are `gone` (and will come back)
-    get people when no other has room: who sat there moves while there is, else waits for it, as fixed seats do.
-    Nobody shares a chip: where there are too few, those who come last in the list stand, with the reason.
+    A fixed seat (`Person.seat`) is kept free for its owner, also when others came first. Who sat at a chip stays while
+    that seat is there (a whole host is nobody's who hasn't fixed it); the rest are spread so that hosts are equally
+    full. Hosts that are `gone` (and will come back) get people when no other has room: who sat there moves while
+    there is, else waits for it, as fixed seats do. Nobody shares a chip: where there are too few, those who come
+    last in the list stand, with the reason.
     """
     room = _Room(hosts, gone)
     taken: dict[str, Seat] = {}
@@ -61,7 +62,8 @@ def seats(
             else:
                 standing[person.name] = why
     others = [person for person in people if person.seat is None]
-    before = {person.name: Seat(present[person.name]) for person in others if person.name in present}
+    present = {name: Seat(seat) for name, seat in present.items()}
+    before = {person.name: seat for person in others if (seat := present.get(person.name)) and seat.chip is not None}
     for name, seat in before.items():
         if seat.host not in gone and room.refusal(seat) is None:
             taken[name] = room.take(seat)

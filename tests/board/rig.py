@@ -11,6 +11,7 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from tests.unit.hostile_people import ed25519
@@ -43,6 +44,7 @@ class Desk:
     fleet: str = "sherlock"
     persons: list[Person] = field(default_factory=list[Person])
     former: set[str] = field(default_factory=set[str])
+    returned: set[str] = field(default_factory=set[str])
     rounds: list[list[str]] = field(default_factory=list[list[str]])
     trouble: TpufleetError | None = None
     unreadable: TpufleetError | None = None
@@ -55,8 +57,8 @@ class Desk:
     def __post_init__(self) -> None:
         self.gate.set()
 
-    def have(self, name: str, number: int) -> None:
-        self.persons.append(Person(FleetName(name), parse_person_key(ed25519(number))))
+    def have(self, name: str, number: int, **fields: Any) -> None:
+        self.persons.append(Person(FleetName(name), parse_person_key(ed25519(number)), **fields))
 
     def seats(self) -> dict[str, Seat]:
         seats = {str(person.name): Seat(f"tpu-{n // 4}-w0:{n % 4}") for n, person in enumerate(self.persons)}
@@ -67,7 +69,8 @@ class Desk:
             raise self.unreadable
         return Listed(tuple(self.persons), "tpufleet", self.former, self.seats())
 
-    def enlist(self, persons: Sequence[Person]) -> Mapping[str, str]:
+    def enlist(self, persons: Sequence[Person], returning: Collection[str]) -> Mapping[str, str]:
+        self.returned |= set(returning)
         self.persons += [person for person in persons if person not in self.persons]
         return {}
 

@@ -14,12 +14,14 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.board.rig import CODE, Desk, Open, board
+from tests.browser import needs_browser
 from tests.unit.hostile_people import OPENSSH_PRIVATE, ed25519
 from tpufleet.board.look import Chip, HostChips, Look, Piece
 from tpufleet.board.signup import State
 
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 800}
+pytestmark = needs_browser
 
 
 class Visitor:
@@ -124,6 +126,17 @@ def test_the_board_changes_by_itself_and_completions_are_text(visitor: Visitor, 
     opened.desk.seen = Look(datetime.now(UTC), (HostChips("tpu-7-w0", (Chip("tpu-7-w0:0", "free", "grace"),)),))
     expect(look.get_by_text("grace")).to_be_visible(timeout=10_000)
     expect(look.locator("blockquote")).to_have_count(0)
+
+
+def test_chips_look_alike_whether_they_are_free_or_not(visitor: Visitor) -> None:
+    look = visitor.page("/", viewport=PHONE)
+    expect(look.locator(".chip")).to_have_count(2, timeout=10_000)
+    taken, free = look.locator(".chip").all()
+    offsets = [
+        chip.evaluate("c => c.firstChild.getBoundingClientRect().x - c.getBoundingClientRect().x")
+        for chip in (taken, free)
+    ]
+    assert offsets[0] == offsets[1]
 
 
 class Evil(http.server.BaseHTTPRequestHandler):

@@ -94,7 +94,7 @@ def test_what_fails_is_told_to_the_host_and_tried_again(tmp_path: Path, monkeypa
 
 def test_who_cant_be_in_the_list_after_all_is_refused_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk()
-    monkeypatch.setattr(desk, "enlist", lambda _: {"ada": "is in the list already"})  # added by hand meanwhile
+    monkeypatch.setattr(desk, "enlist", lambda *_: {"ada": "is in the list already"})  # added by hand meanwhile
     with board(tmp_path, desk) as opened:
         token = opened.site.join("ada", ed25519()).token
         until(lambda: "didn't let you in" in page(opened, token), "the refusal")
@@ -126,6 +126,24 @@ def test_who_is_revoked_before_the_hosts_knew_costs_no_endless_rounds(tmp_path: 
         assert opened.site.join("grace", ed25519(2)).status == 303
         until(lambda: ["grace"] in desk.rounds, "the next round")
         assert desk.rounds == [["ada"], ["grace"]]
+
+
+def test_the_list_counts_whatever_the_book_says(tmp_path: Path) -> None:
+    with board(tmp_path, approve=True) as opened:
+        opened.desk.have("ada", 1)
+        tokens = [opened.site.join(name, ed25519(n)).token for n, name in ((1, "ada"), (2, "grace"))]
+        host = opened.as_host()
+        word(host, "refuse", "grace")
+        until(lambda: "ada@" in page(opened, tokens[0]), "ada's card")
+        opened.desk.persons.clear()
+        opened.desk.have("grace", 2)
+        opened.desk.have("linus", 3)
+        until(lambda: "grace@" in page(opened, tokens[1]), "the card of who was put in the list by hand")
+        shown = words_of(host.get("/host").text)
+        assert "not in the list any more" in shown
+        assert "refused" not in shown
+        assert shown.count("seat tpu-0-w0:0") == 1
+        assert "without signing up here: linus" in shown
 
 
 def test_the_list_says_what_is_shown_whatever_was_ticked_later(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -15,8 +17,9 @@ import pytest
 from tests.board.rig import CODE, FORM, Answer, Desk, Open, Site, board, words_of
 from tests.project import until
 from tests.unit.hostile_people import KEYS, NAMES, PRIVATE, ed25519
-from tpufleet.board import app
-from tpufleet.board.signup import State
+from tpufleet.board import app, serve
+from tpufleet.board.book import Book
+from tpufleet.board.signup import LINKS, State
 from tpufleet.errors import ConfigError
 from tpufleet.names import Seat
 
@@ -177,6 +180,70 @@ def test_who_is_taken_out_of_the_list_has_no_card_any_more_and_cant_sign_up_agai
     assert open_board.desk.persons == []
 
 
+def test_whoever_knows_name_key_and_code_cant_agree_for_somebody_or_use_up_their_link(tmp_path: Path) -> None:
+    with board(tmp_path, approve=True) as opened:
+        own = opened.site.join("ada", ed25519(1)).token
+        for _ in range(2 * LINKS):
+            opened.site.join("ada", ed25519(1), share=True)
+        assert [sign_up.share for sign_up in opened.book.sign_ups()] == [False]
+        assert "Signed up" in opened.site.get(f"/card/{own}").text
+
+
+def test_a_closed_account_comes_back_by_the_hosts_word_alone(tmp_path: Path) -> None:
+    with board(tmp_path, approve=True) as opened:
+        opened.desk.have("ada", 1)
+        token = opened.site.join("ada", ed25519(1)).token
+        card(opened.site, token)
+        opened.desk.persons.clear()
+        opened.desk.former.add("ada")
+        assert "It is over" in opened.site.get(f"/card/{token}").text
+        opened.site.join("ada", ed25519(1))
+        assert "Signed up" in opened.site.get(f"/card/{token}").text
+        assert opened.desk.persons == []
+        host = opened.as_host()
+        assert "was taken out of the list before" in host.get("/host").text
+        host.post("/host", [("name", "ada"), ("word", "welcome")])
+        card(opened.site, token)
+        assert opened.desk.returned == {"ada"}
+        assert opened.site.join("ada", ed25519(2)).status == 422
+
+
+def test_who_is_remembered_by_a_stale_book_alone_is_not_shut_out(open_board: Open) -> None:
+    card(open_board.site, open_board.site.join("ada", ed25519(1)).token)
+    open_board.desk.persons.clear()
+    card(open_board.site, open_board.site.join("ada", ed25519(1)).token)
+    assert [str(person.name) for person in open_board.desk.persons] == ["ada"]
+
+
+def test_a_book_that_is_removed_ends_the_evening_of_an_open_board(open_board: Open, tmp_path: Path) -> None:
+    token = open_board.site.join("ada", ed25519(1)).token
+    card(open_board.site, token)
+    (tmp_path / "signups.json").unlink()
+    assert open_board.site.get(f"/card/{token}").status == 404
+    assert open_board.site.get(f"/join?code={CODE}").status == 404
+    assert open_board.site.join("grace", ed25519(2)).status == 422
+    assert "Nobody can sign up now" in open_board.as_host().get("/host").text
+    again = Book(tmp_path / "signups.json")
+    assert (again.sign_ups(), again.invitation) == ([], None)
+
+
+def test_who_is_expired_is_told_so_and_costs_no_rounds(tmp_path: Path) -> None:
+    desk = Desk()
+    with board(tmp_path, desk) as opened:
+        desk.have("ada", 1, expires=opened.times.now + timedelta(hours=1))
+        token = opened.site.join("ada", ed25519(1)).token
+        card(opened.site, token)
+        opened.times.step(3600)
+        page = opened.site.get(f"/card/{token}").text
+        assert "your time is over" in page
+        assert "ada@" not in page
+        assert 'http-equiv="refresh"' not in page, "nothing comes any more"
+        shown = words_of(opened.as_host().get("/host").text)
+        assert "their time is over" in shown
+        assert "seat" not in shown
+        assert desk.rounds == [["ada"]]
+
+
 def test_the_card_is_made_anew_when_the_seat_has_moved(open_board: Open) -> None:
     token = open_board.site.join("ada", ed25519(1)).token
     assert "tpu-0-w0:0" in card(open_board.site, token).text
@@ -248,6 +315,28 @@ def test_another_name_for_this_address_gets_nothing(open_board: Open, host: str)
         assert "sherlock" not in answer.text
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "GET / HTTP/1.1\r\nHost: loc",
+        f"POST /join HTTP/1.1\r\nHost: localhost\r\nContent-Type: {FORM}\r\nContent-Length: 9\r\n\r\na=",
+    ],
+    ids=["nothing", "half a head", "half a form"],
+)
+def test_who_takes_all_connections_and_says_little_keeps_nobody_out(
+    tmp_path: Path, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "AT_ONCE", 20)
+    monkeypatch.setattr(serve, "SPARE", 20)
+    with board(tmp_path) as opened, contextlib.ExitStack() as stack:
+        for number in range(60):
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", opened.site.port), timeout=30))
+            idle.sendall(said.encode())
+            assert opened.site.get("/icon.svg").status == 200, number
+        assert opened.site.join("ada", ed25519()).status == 303
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:9", "LOCALHOST", "[::1]:80", "192.168.0.7:8042"])
 def test_addresses_and_this_machines_names_are_good(open_board: Open, host: str) -> None:
     assert open_board.site.get("/join", host=host).status == 200
@@ -267,6 +356,12 @@ def test_every_answer_forbids_what_it_doesnt_need(open_board: Open) -> None:
         assert "server" not in headers
     assert open_board.site.get(f"/card/{token}").headers["cache-control"] == "no-store"
     assert open_board.site.get(f"/card/{token}").headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("url", [None, "https://board.example.org"])
+def test_browsers_that_would_pass_a_header_over_arent_sent_it(tmp_path: Path, url: str | None) -> None:
+    with board(tmp_path, url=url) as opened:
+        assert ("cross-origin-opener-policy" in opened.site.get("/join").headers) == (url is not None)
 
 
 def test_bodies_that_are_no_forms_or_far_too_long_are_refused(open_board: Open) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from tests.board.rig import Desk, Site, board, words_of
 from tests.project import until
+from tpufleet.board.board_page import board_page
 from tpufleet.board.look import LONGEST, MOST_PIECES, Chip, HostChips, Look, Piece, look_of, pieces_of
 from tpufleet.board.poll import INTEREST_S, Poll
 from tpufleet.errors import Unreachable
@@ -80,6 +83,17 @@ def test_only_those_who_agreed_are_read_and_the_newest_comes_first() -> None:
 )
 def test_what_a_host_makes_up_is_passed_over(answer: dict[str, Any]) -> None:
     assert pieces_of([answer], {"ada"}) == ()
+
+
+@pytest.mark.parametrize(
+    "number", [pytest.param(10**5000, id="endless"), 2**53 + 1, -1, True, 1.5, math.inf, math.nan, "1"]
+)
+def test_what_counts_nothing_is_dropped(number: object) -> None:
+    answer = {"runs": [{**run("ada", "ada-1"), "completions": [{"step": number, "text": "x"}]}]}
+    assert [piece.step for piece in pieces_of([answer], {"ada"})] == [None]
+    look = look_of([view("tpu-0-w0", [{"index": number}, {"index": 0, "state": "free"}])], [], Seating(), set())
+    assert [chip.name for chip in look.hosts[0].chips] == ["tpu-0-w0:0"]
+    board_page("sherlock", replace(look, pieces=pieces_of([answer], {"ada"})))
 
 
 def test_a_host_cant_fill_the_page() -> None:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
+from tests.browser import browsing, needs_browser
 from tests.evening import KINDS, Evening
-from tests.project import missing, until
+from tests.project import until
 
 PHONE = {"width": 390, "height": 844}
-BROWSER = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(BROWSER is None, reason=str(missing("chromium")))
+pytestmark = needs_browser
 
 
 @pytest.fixture(params=KINDS)
@@ -31,10 +30,8 @@ def evening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Evening]
 
 @pytest.fixture
 def page() -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+    with browsing() as browser:
         yield browser.new_page(viewport=PHONE)
-        browser.close()
 
 
 class Laptop:

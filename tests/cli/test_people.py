@@ -78,8 +78,8 @@ def test_an_evening_at_the_list(desk: Desk) -> None:
     assert listed(desk) == {"ada": "tpu-0-w0:0", "grace": "tpu-1-w0:0", "linus": "tpu-0-w0:1"}
 
     moved = desk.run("people", "seat", "grace", "tpu-0:0").stdout
-    assert "grace: tpu-1-w0:0 -> tpu-0-w0:0" in moved
-    assert "ada: tpu-0-w0:0 -> tpu-1-w0:0" in moved
+    assert "ada sits at tpu-1-w0:0 now\ngrace sits at tpu-0-w0:0 now\n" in moved
+    assert "new card: tpufleet people card ada grace\n" in moved
     desk.run("people", "swap", "ada", "grace")
     assert listed(desk) == {"ada": "tpu-0-w0:0", "grace": "tpu-1-w0:0", "linus": "tpu-0-w0:1"}
     refused(desk.run("people", "seat", "linus", "tpu-1-w0:0", ok=False), "grace does")
@@ -90,6 +90,25 @@ def test_an_evening_at_the_list(desk: Desk) -> None:
     assert listed(desk) == {"grace": "tpu-1-w0:0", "linus": "tpu-0-w0:1"}  # nobody else moved
     assert file.read_text().startswith("# the evening\n- name: grace\n")
     assert "nothing to do" in desk.run("people", "revoke", "ada").stdout
+
+
+def test_who_is_moved_for_somebody_else_is_said_by_the_command_that_moves_them(desk: Desk) -> None:
+    desk.run("people", "add", "ada", ed25519(1))
+    words = ["people", "add", "grace", ed25519(2), "--seat", "tpu-0-w0:0"]
+    assert "ada would sit at tpu-1-w0:0\n" in desk.run(*words, "--dry-run").stdout
+    done = desk.run(*words).stdout
+    assert "ada sits at tpu-1-w0:0 now\nnew card: tpufleet people card ada\n" in done
+    assert "sits at" not in desk.run(*words).stdout
+
+
+def test_what_was_said_of_a_person_is_seen_again(desk: Desk) -> None:
+    done = desk.run("people", "add", "ada", ed25519(1), "--expires", "2099-12-01T18:00Z", "--share").stdout
+    assert "people.yaml, until 2099-12-01 18:00 UTC\n" in done
+    (row,) = desk.json("people", "list")["people"]
+    table = desk.run("people", "list").stdout
+    assert (row["share"], table.splitlines()[0].split()) == (True, ["NAME", "SEAT", "EXPIRES", "KEY", "SHARE", "NOTE"])
+    assert row["fingerprint"][:19] in table
+    assert row["fingerprint"][:20] not in table
 
 
 def test_the_same_again_changes_nothing_and_a_dry_run_writes_nothing(desk: Desk) -> None:
@@ -128,7 +147,8 @@ def test_two_who_add_at_once_are_both_there(desk: Desk) -> None:
         (["ada", KEYS["two keys by carriage return"]], "more than one line"),
         (["ada", KEYS["ESC in the comment"]], "invisible"),
         (["ada", KEYS["100 kB"]], "longer than a public key"),
-        (["ada", "no-such-file.pub"], "a public key begins with"),
+        (["ada", "no-such-file.pub"], "there is no file no-such-file.pub"),
+        (["ada", "~/no/such/file"], "there is no file of that name"),
         (["ada", "/dev/zero"], "no file"),
         (["ada"], "a person needs a key"),
         (["ada", ed25519(), "--github", "ada"], "a person needs a key"),

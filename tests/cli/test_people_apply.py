@@ -178,7 +178,8 @@ def test_a_node_that_is_made_anew_has_all_accounts_again_with_the_same_uids(even
     evening.run("create")
     before = evening.here()
     evening.run("emulator", "fault", "preempt", "tpu-1")
-    evening.run("watch", "--once")
+    watched = evening.run("watch", "--once")
+    assert "tpu-1-w0: a new machine; new cards: tpufleet people card" in watched.stderr
     assert evening.here() == before
 
 
@@ -198,6 +199,45 @@ def test_whose_host_is_gone_gets_another_seat_and_a_new_card(evening: Evening) -
     }
     evening.run("create")
     assert {name: seat for name, (_, seat) in evening.here("tpu-1-w0")["tpu-1-w0"].items() if seat} == {"barbara": [3]}
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", ["process"])
+def test_nobody_is_looked_for_on_a_host_that_can_not_be_reached(evening: Evening) -> None:
+    evening.add("ada", "grace")
+    evening.run("create")
+    evening.run("emulator", "fault", "partition", "tpu-1-w0")
+    checked = json.loads(evening.run("--json", "people", "check", ok=False).stdout.splitlines()[0])
+    assert [(one["name"], one["faults"]) for one in checked["people"]] == [("ada", [])]
+    assert checked["without"] == {"grace": "tpu-1-w0, where they sit, can't be reached"}
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", ["process"])
+def test_whoever_is_moved_or_waits_is_said_and_a_check_says_what_helps(evening: Evening) -> None:
+    evening.add("ada", "grace")
+    evening.run("create")
+    added = evening.run("people", "add", "linus", ed25519(7), "--seat", "tpu-0-w0:0", "--apply").stdout
+    assert "ada sits at tpu-0-w0:1 now\nnew card: tpufleet people card ada\n" in added
+    assert "linus sits at tpu-0-w0:0; card: tpufleet people card linus\n" in added
+
+    evening.add("barbara", seat="tpu-1-w0:3")
+    evening.run("emulator", "fault", "preempt", "tpu-1")
+    done = evening.run("people", "apply")
+    assert "barbara waits: tpu-1-w0 is gone" in done.stderr
+    assert "grace sits at tpu-0-w0:2 now" in done.stdout
+    assert evening.json("people", "apply")["waiting"] == {"barbara": "tpu-1-w0"}
+    gone = evening.run("people", "check", "barbara", ok=False)
+    assert (gone.exit_code, "tpu-1-w0, where they sit, is not ready" in gone.stderr) == (6, True)
+    assert "→ tpufleet create\n" in gone.stderr
+    file = evening.directory / "people.yaml"
+    file.write_text(file.read_text().replace("{name: barbara,", "{name: barbara, expires: 2020-01-01,"))
+    assert "barbara: no seat: their time is over" in evening.run("people", "check", "barbara").stderr
+
+    fleet = evening.directory / "tpufleet.yaml"
+    fleet.write_text(fleet.read_text().replace("[python3, job.py]", "[no-such-python, job.py]"))
+    checked = json.loads(evening.run("--json", "people", "check", "ada", ok=False).stdout.splitlines()[0])
+    assert checked["people"][0]["faults"] == ["no-such-python, which the card's training begins with, is not there"]
 
 
 @pytest.mark.faults

@@ -39,6 +39,8 @@ def test_what_people_agreed_to_leave_comes_home_and_everything_else_goes(evening
     assert train(evening, "linus").startswith("chip 1 TPU")
     evening.output("ada", "cd runs/*/ && ln -s /etc/passwd passwd && mkfifo pipe && ln -s / all && echo x > .hidden")
 
+    (project.directory / ".tpufleet/signups.json").write_text("{}")
+
     foreseen = project.json("workshop", "end", "--dry-run")
     assert (foreseen["revoked"], foreseen["agreed"], foreseen["nodes"]) == (["ada", "linus"], ["ada"], ["tpu-0"])
     assert evening.ssh("ada", "true").returncode == 0, "a dry run changes nothing"
@@ -64,6 +66,8 @@ def test_what_people_agreed_to_leave_comes_home_and_everything_else_goes(evening
     assert ended["proof"] == [{"zone": "us-central1-b", "nodes": 0, "queued_resources": 0, "granted": True}]
     assert project.json("people", "list")["people"] == []
     assert "ada" in Path(ended["list"]).read_text()
+    left = {file.name for file in (project.directory / ".tpufleet").iterdir()}
+    assert not left & {"signups.json", "people.json"}, "the next evening begins anew"
 
     again = project.json("workshop", "end", "--yes")
     assert (again["revoked"], again["list"], again["files"]) == ([], None, 0)

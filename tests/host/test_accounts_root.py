@@ -15,6 +15,7 @@ from tests.project import until
 from tpufleet.emulator import namespace
 
 from .machines import BASE, Machine
+from .people import request
 
 REASON = namespace.why_not(Path("/tmp"))
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -265,6 +266,63 @@ def test_who_stops_what_is_done_in_their_home_is_revoked_all_the_same(machine: M
         assert hers.wait(5) == 255
     assert machine.run_as("ada", "true").returncode == 255
     assert alive(machine, "ada") == []
+
+
+STOPPING_ALL = (
+    "import os, signal\nos.setsid()\nwhile True:\n  try: os.kill(-1, signal.SIGSTOP)\n  except OSError: pass\n"
+)
+
+
+def test_who_stops_all_that_is_theirs_for_ever_is_revoked_all_the_same(machine: Machine) -> None:
+    """Of several, one always runs: who stops everybody doesn't stop themselves."""
+    machine.apply(machine.person("ada", 0), machine.person("bob", 1))
+    line = f"nice python3 -c {shlex.quote(STOPPING_ALL)} </dev/null >/dev/null 2>&1 &"
+    with machine.session_of("ada", f"(sleep 0.2; {line * 3}) </dev/null >/dev/null 2>&1 &") as hers:
+        until(lambda: alive(machine, "ada").count("python3") == 3, "all three are there")
+        begun = time.monotonic()
+        assert machine.apply(machine.person("bob", 1))["ada"] == "revoked"
+        assert time.monotonic() - begun < 8
+        hers.kill()
+    assert alive(machine, "ada") == []
+    assert set(machine.apply(machine.person("bob", 1)).values()) <= {"kept", "revoked"}
+
+
+def test_only_who_had_something_running_is_counted(machine: Machine) -> None:
+    machine.apply(machine.person("ada", 0), machine.person("bob", 1))
+    machine.said_to("ada", "true")
+    until(lambda: alive(machine, "ada") == [], "the session is over")
+    asked = request()
+    with machine.session_of("bob", "sleep 600") as his:
+        assert machine.ask("accounts", asked)["sessions_ended"] == 1
+        his.kill()
+    assert machine.ask("accounts", asked)["sessions_ended"] == 0
+
+
+def test_nothing_that_is_begun_in_the_name_of_who_is_gone_lives_on(machine: Machine) -> None:
+    machine.apply(machine.person("ada", 0, share=True))
+    machine.apply()
+    sleeper = "sudo -n setpriv --reuid=20000 --regid=20000 --clear-groups setsid sleep 600 </dev/null >/dev/null 2>&1 &"
+    asked = {"fleet": "sherlock", "person": "ada"}
+    for again in (machine.apply, lambda: machine.start("belongings", asked).communicate(timeout=60)):
+        machine.shell.output(sleeper)
+        until(lambda: alive(machine, "ada") == ["sleep"], "it runs")
+        again()
+        assert alive(machine, "ada") == []
+
+
+def test_who_opened_a_lease_before_it_was_a_seats_cant_lock_it(machine: Machine) -> None:
+    machine.apply(machine.person("ada"), machine.person("bob"))
+    waiting = "until [ -e /tmp/changed ]; do sleep 0.05; done"
+    kept = f"exec 9<>/run/tpufleet/leases/chip-3.lock; touch /tmp/opened; {waiting}; flock 9; touch /tmp/locked"
+    with machine.session_of("ada", f"{kept}; sleep 600") as hers:
+        until(lambda: machine.shell.ssh("test -e /tmp/opened").returncode == 0, "the lease is open")
+        machine.apply(machine.person("ada"), machine.person("bob", 3))
+        machine.shell.output("touch /tmp/changed")
+        until(lambda: machine.shell.ssh("test -e /tmp/locked").returncode == 0, "the old one is locked")
+        machine.said_to("bob", "flock --nonblock /run/tpufleet/leases/chip-3.lock true")
+        hers.kill()
+    machine.apply(machine.person("ada"))
+    assert machine.shell.output("stat -c '%U %a' /run/tpufleet/leases/chip-3.lock") == "root 666"
 
 
 def test_seats_change_hands(machine: Machine) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tpufleet.host import holders, leases
+from tpufleet.host import files, holders, leases, locks, people, processes
 from tpufleet.host.places import Places
 
 from .harness import PYTHON, Host, wait_until
@@ -116,6 +116,36 @@ def test_the_driver_tells_who_has_a_chip_where_other_peoples_files_can_t_be_seen
     assert (busy["state"], busy["pid"]) == ("busy", os.getpid())
     assert busy["command"]
     assert free["state"] == "free"
+
+
+def test_a_note_that_no_parser_can_follow_to_its_end_is_none(host: Host) -> None:
+    leases.prepare(Places(host.root))
+    lease = Places(host.root).lease(0)
+    held = locks.try_lock(lease)
+    assert held is not None
+    lease.write_bytes(b"[" * 4096)
+    assert host.call("probe")["chips"][0]["state"] == "person"
+    os.close(held)
+    lease.write_bytes(b"[" * 100_000)
+    assert files.read_json(lease) is None
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_owner_of_the_process_is_believed_before_the_note(tmp_path: Path, *, known: bool) -> None:
+    places, me = Places(tmp_path), processes.user_name(os.getuid())
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/accel0").touch()
+    leases.prepare(places)
+    places.people.parent.mkdir(parents=True)
+    names = ("eve", me) if known else ("eve",)
+    everybody = {name: people.Person(name, 20_000, (), "", people.HERE, None, share=False) for name in names}
+    people.write(places, people.Known("sherlock", "tpu-0-w0", "operator", everybody))
+    held = locks.try_lock(places.lease(0))
+    assert held is not None
+    places.lease(0).write_text('{"person": "eve"}')
+    (holder,) = holders.look(places, [])
+    os.close(held)
+    assert (holder.state, holder.person) == ("person", me if known else "eve")
 
 
 def test_what_a_process_calls_itself_can_do_nothing_to_a_terminal(host: Host) -> None:

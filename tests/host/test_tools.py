@@ -58,6 +58,13 @@ def test_a_person_s_chips_are_pinned_as_a_run_s(slot: tuple[int, ...], on_host: 
     assert on_chip.pinned(TOLD, slot, on_host, log, multi_host=multi_host) == expected
 
 
+def test_a_shell_that_is_pinned_already_does_not_have_the_port_twice() -> None:
+    once = on_chip.pinned(TOLD, (1,), 4, Path("/x"), multi_host=False)
+    assert on_chip.pinned({**TOLD, **once}, (1,), 4, Path("/x"), multi_host=False) == once
+    other = on_chip.pinned({**TOLD, **once}, (2,), 4, Path("/x"), multi_host=False)
+    assert other["LIBTPU_INIT_ARGS"] == f"{once['LIBTPU_INIT_ARGS']} --runtime_metric_service_port=8433"
+
+
 def test_on_the_cpu_a_person_s_command_is_pinned_as_a_run_s() -> None:
     assert on_chip.pinned(TOLD, (), 4, Path("/x"), multi_host=False) == by_product(pin_to_cpu())
 

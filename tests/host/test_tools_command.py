@@ -150,6 +150,31 @@ def test_a_wrong_call_is_told_how_to_be_right(desk: Desk, words: list[str]) -> N
     assert re.fullmatch(r"on-chip: .*(on-chip|chips).*\n", refused.stderr)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["0"], "as in: on-chip 0 -- COMMAND"),
+        (["cpu"], "as in: on-chip cpu -- COMMAND"),
+        (["0", "python", "x.py"], "as in: on-chip 0 -- python x.py"),
+        (["python", "x.py"], "as in: on-chip -- python x.py"),
+        (["--wait", "x"], "as in: on-chip -- python train.py"),
+        (["9", "--", "x"], "there is no chip 9 here, there is chip 0 to 3; see chips"),
+    ],
+)
+def test_a_wrong_call_is_told_what_was_meant(desk: Desk, words: list[str], said: str) -> None:
+    assert desk.on_chip(*words).stderr.endswith(f"{said}\n")
+
+
+def test_who_calls_python_where_only_python3_is_is_told(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    env = {"PATH": str(tmp_path / "bin")}
+    assert desk.on_chip("cpu", "--", "python", env=env).stderr.endswith("no such command here\n")
+    (tmp_path / "bin" / "python3").symlink_to(PYTHON)
+    done = desk.on_chip("cpu", "--", "python", env=env)
+    assert (done.returncode, done.stderr) == (127, "on-chip: python: there is no such command here; python3 is here\n")
+    assert "python3 is here" not in desk.on_chip("cpu", "--", "other", env=env).stderr
+
+
 def test_both_tools_run_as_they_are_installed_and_say_how_they_are_used(desk: Desk) -> None:
     for tool in ("chips", "on-chip"):
         shown = subprocess.run([tool, "--help"], env=desk.env("ada"), capture_output=True, text=True, check=True).stdout

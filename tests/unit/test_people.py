@@ -317,3 +317,9 @@ def test_the_hosts_of_a_file_and_their_chips(tmp_path: Path) -> None:
     path = tmp_path / "tpufleet.yaml"
     path.write_text("fleet: x\nnodes: [{name: t, accelerator: v3-32}, {name: u, count: 2, accelerator: v5litepod-8}]\n")
     assert chips_of_hosts(load(path)) == {f"t-0-w{index}": 4 for index in range(4)} | {"u-0-w0": 8, "u-1-w0": 8}
+
+
+def test_who_had_a_whole_host_and_may_sit_anywhere_gets_one_chip() -> None:
+    before = seats((person(1, "t-0-w0"),), hosts(1), {}).seats
+    seating = seats((person(1), person(2)), hosts(1), before)
+    assert sorted(seating.seats.values()) == ["t-0-w0:0", "t-0-w0:1"]

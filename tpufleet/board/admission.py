@@ -105,7 +105,8 @@ class Admission:
         """Put them into the list; gives those who can't be in it, who are refused."""
         if not new:
             return set()
-        refused = self._desk.enlist([sign_up.person for sign_up in new])
+        returning = {str(sign_up.name) for sign_up in new if sign_up.returns}
+        refused = self._desk.enlist([sign_up.person for sign_up in new], returning)
         welcome = (State.WELCOME,)
         self._book.mark(refused, State.REFUSED, only=welcome)
         taken = self._book.mark([s.name for s in new if s.name not in refused], State.LISTED, only=welcome)

@@ -89,7 +89,7 @@ class Board:
         routes += [Route("/join", self._joined, methods=["POST"]), Route("/host", self._decided, methods=["POST"])]
         routes += [Route(path, _file, methods=["GET"]) for path in FILES]
         handlers = {HTTPException: _no_page, TpufleetError: _trouble, Exception: _broken}
-        return Guard(Starlette(routes=routes, exception_handlers=handlers), self._door.names)
+        return Guard(Starlette(routes=routes, exception_handlers=handlers), self._door.names, secure=self._door.secure)
 
     # --------------------------------------------------------------------------------------------------- the board
 
@@ -147,12 +147,10 @@ class Board:
 
     def _host(self, request: Request) -> Response:
         self._only_host(request)
-        book, admission = self._reception.book, self._reception.admission
-        sign_ups = book.sign_ups()
-        cards = {str(s.name): card for s in sign_ups if (card := admission.card(s.name)) is not None}
+        visits, others = self._reception.visits()
         invitation = self._reception.invitation
         link = self._door.invitation(invitation.code) if invitation else ""
-        guests = Guests(sign_ups, cards, admission.problems())
+        guests = Guests(visits, others, self._reception.admission.problems())
         shown = host_page(self._fleet, invitation, link, guests)
         return _unless_known(request, shown, FORMS)
 

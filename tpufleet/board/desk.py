@@ -42,8 +42,11 @@ class Desk(Protocol):
         """The list as it is now; asks neither cloud nor hosts."""
         ...
 
-    def enlist(self, persons: Sequence[Person]) -> Mapping[str, str]:
-        """Put `persons` into the list, and seat them; gives for whom that can't be, and why."""
+    def enlist(self, persons: Sequence[Person], returning: Collection[str]) -> Mapping[str, str]:
+        """Put `persons` into the list, and seat them; gives for whom that can't be, and why.
+
+        A name that was somebody's before is only given to who is `returning`.
+        """
         ...
 
     def admit(self, names: Collection[str]) -> Admitted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tpufleet.ops.cards import cards_of
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.observe import find_nodes, hosts_of, probe
 from tpufleet.ops.people import People, opened
+from tpufleet.people import is_over
 from tpufleet.ssh.fanout import gather
 
 COMMAND = "board"
@@ -40,7 +42,7 @@ class FleetDesk:
         with opened(self._config, COMMAND, dry_run=True) as people:
             return Listed(people.persons, people.roster.operator, _former(people), people.memory.seats)
 
-    def enlist(self, persons: Sequence[Person]) -> Mapping[str, str]:
+    def enlist(self, persons: Sequence[Person], returning: Collection[str]) -> Mapping[str, str]:
         refused: dict[str, str] = {}
         with opened(self._config, COMMAND) as people:
             former = _former(people)
@@ -48,7 +50,7 @@ class FleetDesk:
                 there = people.find(person.name)
                 if there and there.key == person.key:
                     continue  # by hand, or by a board that was cut off
-                if person.name in former:
+                if person.name in former and person.name not in returning:
                     refused[person.name] = f"was revoked; to let them in again: tpufleet people add {person.name} KEY"
                     continue
                 try:
@@ -63,7 +65,7 @@ class FleetDesk:
     def admit(self, names: Collection[str]) -> Admitted:
         with opened(self._config, COMMAND) as people, self._connect() as fleet:
             applied = apply(fleet, people)
-            cards, without = cards_of(people, fleet, [name for name in names if people.find(name)])
+            cards, without = cards_of(people, fleet, [name for name in names if _is_here(people, name)])
             people.write()
         refused = {(host, account.name): f"{host}: {account.why}" for host, account in applied.refused}
         missed = {host: str(error) for host, error in applied.missed.items()}
@@ -91,6 +93,12 @@ class FleetDesk:
     def rest(self) -> None:
         self._seen = None
         self._looking.close()
+
+
+def _is_here(people: People, name: str) -> bool:
+    """Whether somebody is in the list, and their time isn't over."""
+    person = people.find(name)
+    return person is not None and not is_over(person, datetime.now(UTC))
 
 
 def _former(people: People) -> set[str]:

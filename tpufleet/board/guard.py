@@ -11,11 +11,11 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _SELF = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+SECURE = {"cross-origin-opener-policy": "same-origin"}  # without https, browsers pass it over with a complaint
 HEADERS = {
     "content-security-policy": _SELF + "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
     "x-robots-tag": "noindex",
@@ -29,9 +29,10 @@ class Guard:
     (DNS rebinding), it says nothing.
     """
 
-    def __init__(self, inner: ASGIApp, names: Collection[str]) -> None:
+    def __init__(self, inner: ASGIApp, names: Collection[str], *, secure: bool) -> None:
         self._inner = inner
         self._names = names
+        self._headers = HEADERS | (SECURE if secure else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -41,7 +42,7 @@ class Guard:
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in self._headers.items():
                     headers.setdefault(name, value)
                 headers.setdefault("referrer-policy", "no-referrer")
             await send(message)

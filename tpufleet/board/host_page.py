@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tpufleet.board.markup import form, page, to
+from tpufleet.board.reception import Stage, Visit
 from tpufleet.board.signup import Invitation, SignUp, State
-from tpufleet.cards import Card
 from tpufleet.publickey import fingerprint
 from tpufleet.report.html import Child, Element, el
 
@@ -16,17 +16,17 @@ REFRESH_S = 5
 
 @dataclass(frozen=True)
 class Guests:
-    """Who has come, which cards were made, and why some could not be."""
+    """Who has come and how far, who else is in the list, and why some cards could not be made."""
 
-    sign_ups: Sequence[SignUp]
-    cards: Mapping[str, Card]
+    visits: Sequence[Visit]
+    others: Sequence[str]
     problems: Mapping[str, str]
 
 
 def host_page(fleet: str, invitation: Invitation | None, link: str, guests: Guests) -> str:
     """`link` is the sign-up's address; the page changes by itself, without losing what is being read."""
-    waiting = [sign_up for sign_up in guests.sign_ups if sign_up.state is State.WAITING]
-    others = [sign_up for sign_up in guests.sign_ups if sign_up.state is not State.WAITING]
+    waiting = [visit.sign_up for visit in guests.visits if visit.stage is Stage.WAITING]
+    others = [visit for visit in guests.visits if visit.stage is not Stage.WAITING]
     return page(
         f"{fleet}: your page",
         el(
@@ -35,7 +35,8 @@ def host_page(fleet: str, invitation: Invitation | None, link: str, guests: Gues
             el("h1", "Who comes"),
             _invitation(invitation, link),
             _waiting(waiting) if waiting else None,
-            _people(others, guests.cards, guests.problems),
+            _people(others, guests.problems),
+            el("p", f"In the list without signing up here: {', '.join(guests.others)}") if guests.others else None,
             el("p", to("/", "To the board")),
             class_="narrow",
         ),
@@ -74,30 +75,33 @@ def _waiting(sign_ups: Sequence[SignUp]) -> Element:
     )
 
 
-def _people(sign_ups: Sequence[SignUp], cards: Mapping[str, Card], problems: Mapping[str, str]) -> Element:
-    rows = [
-        el("li", _who(sign_up), _became(sign_up, cards.get(sign_up.name), problems.get(sign_up.name)))
-        for sign_up in sign_ups
-    ]
+def _people(visits: Sequence[Visit], problems: Mapping[str, str]) -> Element:
+    rows = [el("li", _who(visit.sign_up), _became(visit, problems.get(visit.sign_up.name))) for visit in visits]
     nobody = el("p", "Nobody yet.")
     return el("section", el("h2", "Signed up"), el("ul", rows, class_="people") if rows else nobody)
 
 
 def _who(sign_up: SignUp) -> Element:
     share = "completions may be shown" if sign_up.share else "completions stay theirs"
-    words = f"{sign_up.since:%H:%M} UTC · {share} · {sign_up.key.kind} {fingerprint(sign_up.key)}"
+    again = "was taken out of the list before · " if sign_up.returns and sign_up.state is State.WAITING else ""
+    words = f"{again}{sign_up.since:%H:%M} UTC · {share} · {sign_up.key.kind} {fingerprint(sign_up.key)}"
     return el("div", el("strong", str(sign_up.name)), el("p", words, class_="help"))
 
 
-def _became(sign_up: SignUp, card: Card | None, problem: str | None) -> Child:
-    if sign_up.state is State.REFUSED:
-        again = form("/host", _hidden(sign_up), _button("welcome", "Let in after all", class_="again"))
+def _became(visit: Visit, problem: str | None) -> Child:
+    if visit.stage is Stage.REFUSED:
+        again = form("/host", _hidden(visit.sign_up), _button("welcome", "Let in after all", class_="again"))
         return [el("p", "refused", class_="state"), again]
+    if visit.stage in _ENDED:
+        return el("p", _ENDED[visit.stage], class_="state")
     if problem:
         return el("p", f"no card yet, which is tried again: {problem}", class_="error")
-    if card:
-        return el("p", f"seat {card.seat}", class_="state good")
-    return el("p", "in the list" if sign_up.state is State.LISTED else "is being let in", class_="state")
+    if visit.card:
+        return el("p", f"seat {visit.card.seat}", class_="state good")
+    return el("p", "in the list" if visit.sign_up.state is State.LISTED else "is being let in", class_="state")
+
+
+_ENDED = {Stage.GONE: "not in the list any more", Stage.OVER: "their time is over"}
 
 
 def _hidden(sign_up: SignUp) -> Element:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from tpufleet.model import HostView
 from tpufleet.names import RunId
@@ -14,6 +14,7 @@ from tpufleet.text import natural
 
 MOST_PIECES = 60
 LONGEST = 4_000  # characters of a completion
+LARGEST = 2**53  # of a number; what is larger, no program that trains has counted
 STATES = {"free": "free", "run": "run", "person": "in use", "busy": "in use"}
 
 
@@ -75,7 +76,7 @@ def _host(view: HostView, seating: Seating) -> HostChips:
     name = str(view.host.name)
     if view.error or view.bare:
         return HostChips(name, problem=view.error or "it was not set up yet")
-    return HostChips(name, tuple(_chip(name, chip, seating) for chip in view.chips))
+    return HostChips(name, tuple(_chip(name, chip, seating) for chip in view.chips if _is_number(chip.get("index"))))
 
 
 def _chip(host: str, chip: Mapping[str, Any], seating: Seating) -> Chip:
@@ -107,9 +108,14 @@ def _pieces(person: str, run: Mapping[str, Any]) -> Iterable[Piece]:
         step, prompt, text = (completion.get(word) for word in ("step", "prompt", "text"))
         if isinstance(text, str):
             prompt = prompt[:LONGEST] if isinstance(prompt, str) else ""
-            number = step if type(step) is int else None
+            number = step if _is_number(step) else None
             said = text[:LONGEST].removeprefix(prompt)
             yield Piece(person, name, number, prompt, said, str(run.get("started") or "")[:32])
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    """Whether this counts something: no truth value, no fraction, nothing that is too long to be shown."""
+    return type(value) is int and 0 <= value <= LARGEST
 
 
 def _objects(value: object) -> Sequence[Mapping[str, Any]]:

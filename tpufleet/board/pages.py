@@ -164,6 +164,7 @@ _STAGES = {
     Stage.READY: ("Nearly there", "your account and your seat are being made."),
     Stage.REFUSED: ("Not this time", "the host of the evening didn't let you in. Talk to them."),
     Stage.GONE: ("It is over", "this account was closed. Talk to the host of the evening."),
+    Stage.OVER: ("It is over", "your time is over. Talk to the host of the evening."),
 }
 
 

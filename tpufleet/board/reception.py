@@ -15,6 +15,7 @@ from tpufleet.board.desk import Desk, Listed
 from tpufleet.board.signup import Form, Invitation, Room, SignUp, State, Throttle, new_token
 from tpufleet.cards import Card
 from tpufleet.model import Person
+from tpufleet.people import is_over
 
 WINDOW_S = 600.0
 
@@ -36,6 +37,7 @@ class Stage(Enum):
     READY = auto()
     REFUSED = auto()
     GONE = auto()  # was taken out of the list
+    OVER = auto()  # is in the list, and their time is over
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,6 @@ class Reception:
         self._guesses = Throttle(each=20, everybody=100, window_s=WINDOW_S)
 
     @property
-    def book(self) -> Book:
-        return self._book
-
-    @property
     def admission(self) -> Admission:
         return self._admission
 
@@ -122,17 +120,29 @@ class Reception:
     def _welcome(self, new: SignUp, listed: Listed) -> str:
         """Write somebody down, who may be there already, and give the token of a new link to their card."""
         there = self._book.find(new.name)
+        if there and there.key != new.key:
+            there = None
         token = new_token()
-        if there and there.key == new.key:
+        if person := _in_list(listed, new):
+            links = there.links if there else ()
+            self._book.put(replace(new, state=State.LISTED, share=person.share, links=links).with_link(token))
+        elif there and not self._may_return(there, listed):
             self._book.change(new.name, lambda kept: _again(kept, new).with_link(token))
-        elif person := _in_list(listed, new):
-            self._book.put(replace(new, state=State.LISTED, share=person.share).with_link(token))
         else:
-            state = State.WAITING if self._approve else State.WELCOME
-            self._book.put(replace(new, state=state).with_link(token))
-            self._say(f"{new.name} has signed up" + (": waits for your word" if self._approve else ""))
+            self._expect(replace(new, links=there.links if there else (), returns=there is not None), token)
         self._admission.wake()
         return token
+
+    def _may_return(self, there: SignUp, listed: Listed) -> bool:
+        """Whether who was taken out of the list signs up anew: by the host's word, or where nobody remembers them but
+        the book."""
+        return there.state is State.LISTED and (self._approve or there.name not in listed.former)
+
+    def _expect(self, new: SignUp, token: str) -> None:
+        state = State.WAITING if self._approve else State.WELCOME
+        self._book.put(replace(new, state=state).with_link(token))
+        again = " again" if new.returns else ""
+        self._say(f"{new.name} has signed up{again}" + (": waits for your word" if self._approve else ""))
 
     def decide(self, names: list[str], *, welcome: bool) -> list[str]:
         """The host's word about some who wait, or who were refused; gives those whom it was new for."""
@@ -150,24 +160,49 @@ class Reception:
         sign_up = self._book.opened_by(token)
         if sign_up is None:
             return None
-        if sign_up.state is not State.LISTED:
-            stages = {State.WAITING: Stage.WAITING, State.WELCOME: Stage.COMING, State.REFUSED: Stage.REFUSED}
-            return Visit(sign_up, stages[sign_up.state])
+        visit = self._visit(sign_up, self._desk.listed())
+        if visit.stage is Stage.COMING and visit.sign_up.state is State.LISTED:
+            by_hand = (State.WAITING, State.WELCOME, State.REFUSED)
+            self._book.mark([sign_up.name], State.LISTED, only=by_hand)
+            self._admission.wake(sign_up.name)  # none was made since the board began, or the seat is another one now
+        return visit
+
+    def visits(self) -> tuple[list[Visit], list[str]]:
+        """How far everybody has come who signed up, and who else is in the list."""
         listed = self._desk.listed()
+        sign_ups = self._book.sign_ups()
+        names = {sign_up.name for sign_up in sign_ups}
+        others = [str(person.name) for person in listed.persons if person.name not in names]
+        return [self._visit(sign_up, listed) for sign_up in sign_ups], others
+
+    def _visit(self, sign_up: SignUp, listed: Listed) -> Visit:
+        """The list is what counts, whatever the book says."""
         person = _in_list(listed, sign_up)
         if person is None:
-            return Visit(sign_up, Stage.GONE)
-        sign_up = replace(sign_up, share=person.share)  # the list is what counts
+            return Visit(sign_up, STAGES[sign_up.state])
+        sign_up = replace(sign_up, share=person.share, state=State.LISTED)
+        if is_over(person, self._now()):
+            return Visit(sign_up, Stage.OVER)
         card = self._admission.card(sign_up.name)
         if card is None or card.seat != listed.seats.get(sign_up.name):
-            self._admission.wake(sign_up.name)  # none was made since the board began, or the seat is another one now
             return Visit(sign_up, Stage.COMING)
         return Visit(sign_up, Stage.READY, card)
 
 
+STAGES = {
+    State.WAITING: Stage.WAITING,
+    State.WELCOME: Stage.COMING,
+    State.LISTED: Stage.GONE,
+    State.REFUSED: Stage.REFUSED,
+}
+
+
 def _again(kept: SignUp, new: SignUp) -> SignUp:
-    """Somebody's sign-up when they send it once more: until the host has spoken, they may change their mind."""
-    return replace(kept, share=new.share) if kept.state is State.WAITING else kept
+    """Somebody's sign-up when it is sent once more: until the host has spoken, they may take back that they share.
+
+    They may not agree to it later: whoever has the code can send it, and names and public keys are no secrets.
+    """
+    return replace(kept, share=kept.share and new.share) if kept.state is State.WAITING else kept
 
 
 def _in_list(listed: Listed, sign_up: SignUp) -> Person | None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
 from collections.abc import Generator
+from typing import Any, cast
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tpufleet.errors import UsageError
 
-AT_ONCE = 300  # connections; a full room has two each
+AT_ONCE = 300  # connections; a full room has a few each
+SPARE = 100  # more, for those that are on their way out
 GRACE_S = 2
 
 
@@ -34,11 +39,36 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+class Roomy(H11Protocol):
+    """Makes room when all connections are taken: the oldest goes of those whose request isn't here, or not wholly.
+
+    So whoever opens many and says nothing, or says it slowly, keeps nobody out.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.since = self.loop.time()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        if len(self.connections) < AT_ONCE:
+            return
+        others = cast("set[Roomy]", self.connections) - {self}
+        awaited = [other for other in others if other.is_awaited()]
+        if awaited:
+            min(awaited, key=lambda other: other.since).transport.abort()
+
+    def is_awaited(self) -> bool:
+        return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing()
+
+
 @contextlib.contextmanager
 def serving(app: ASGIApp, listening: socket.socket, ended: threading.Event) -> Generator[None]:
     """Serve `app` in a thread until the context is left; `ended` is set when it ends."""
     config = uvicorn.Config(
         app,
+        http=Roomy,
+        ws="none",
         log_config=None,
         log_level="error",  # what strangers send is no news for the host's terminal
         access_log=False,  # addresses of pages are secrets here
@@ -46,7 +76,7 @@ def serving(app: ASGIApp, listening: socket.socket, ended: threading.Event) -> G
         date_header=False,
         proxy_headers=False,
         lifespan="off",
-        limit_concurrency=AT_ONCE,
+        limit_concurrency=AT_ONCE + SPARE,
         timeout_keep_alive=10,
         timeout_graceful_shutdown=GRACE_S,
     )

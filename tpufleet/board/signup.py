@@ -21,7 +21,7 @@ from tpufleet.publickey import PublicKeyLine
 
 LETTERS = "ABCDEFGHJKMNPQRTUVWXYZ2346789"  # read aloud and from a projector: none that looks like another
 MOST = 200  # sign-ups that are kept; more than that are no evening
-LINKS = 8  # to one card, from a phone and a laptop, say; the oldest is forgotten for a new one
+LINKS = 8  # to one card, from a phone and a laptop, say
 
 
 def new_code() -> str:
@@ -75,7 +75,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class SignUp:
-    """Somebody who wants to come. `links` are digests of the tokens in the links to their card."""
+    """Somebody who wants to come. `links` are digests of the tokens in the links to their card.
+
+    `returns`: they were taken out of the list, and get their name back if the host of the evening says so.
+    """
 
     name: UserName
     key: PublicKeyLine
@@ -83,13 +86,16 @@ class SignUp:
     since: datetime
     state: State
     links: tuple[str, ...] = ()
+    returns: bool = False
 
     @property
     def person(self) -> Person:
         return Person(self.name, self.key, share=self.share)
 
     def with_link(self, token: str) -> SignUp:
-        return replace(self, links=(*self.links, digest(token))[-LINKS:])
+        """With one more link. The first stays, so that nobody who knows name and key can use it up."""
+        links = (*self.links, digest(token))
+        return replace(self, links=links if len(links) <= LINKS else (links[0], *links[2:]))
 
     def opened_by(self, token: str) -> bool:
         return digest(token) in self.links

@@ -19,7 +19,8 @@ from tpufleet.names import Seat
 if TYPE_CHECKING:
     from tpufleet.ops.people import People
 
-COLUMNS = ("name", "seat", "expires", "key", "note")
+COLUMNS = ("name", "seat", "expires", "key", "share", "note")
+SHORT = len("SHA256:") + 12  # of a fingerprint, in the table
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The person's account on the hosts.")]
 
 app = typer.Typer(
@@ -85,7 +86,8 @@ def add(
         changed = people.add(person)
         people.write()
         if changed:
-            this.out.line(f"{'would add' if dry_run else 'added'} {name} to {people.roster.path}")
+            until = f", until {person.expires:%Y-%m-%d %H:%M} UTC" if person.expires else ""
+            this.out.line(f"{'would add' if dry_run else 'added'} {name} to {people.roster.path}{until}")
         else:
             this.out.line(f"{name} is in the list already; nothing to do")
         answer(this, people, [person.name], changed=changed, apply=apply)
@@ -107,7 +109,8 @@ def list_(context: typer.Context) -> None:
                     row["name"],
                     (row["seat"] or f"none: {row['why']}") + (" (fixed)" if row["fixed"] and row["seat"] else ""),
                     "over" if row["expired"] else row["expires"] or "",
-                    f"{row['key'].split(' ')[0]} {row['fingerprint']}",
+                    f"{row['key'].split(' ')[0]} {row['fingerprint'][:SHORT]}",
+                    "yes" if row["share"] else "",
                     row["note"],
                 )
                 for row in rows
@@ -217,7 +220,7 @@ def _sit(this: Session, people: People, wanted: Mapping[str, Seat | None], *, ap
             raise UsageError(f"{name} can't sit there: {why}", hint="tpufleet people list")
     people.write()
     for name, seat in people.seating.seats.items():
-        if seat != before.seats.get(name):
+        if seat != before.seats.get(name) and name not in people.moved:  # those are told in any case
             this.out.line(f"{name}: {before.seats.get(name, 'no seat')} -> {seat}")
     for name, why in people.seating.standing.items():
         this.out.note(f"{name} has no seat: {why}")

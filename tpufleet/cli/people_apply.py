@@ -17,6 +17,7 @@ from tpufleet.model import Provider
 from tpufleet.text import counted, listed
 
 if TYPE_CHECKING:
+    from tpufleet.names import Seat
     from tpufleet.ops.accounts import Account, Applied
     from tpufleet.ops.people import People
 
@@ -84,8 +85,9 @@ def at_once(this: Session, people: People, command: str, about: Collection[str] 
         with this.fleet(command) as fleet:
             applied = told(fleet, people)
     except TpufleetError as error:
+        say_moved(this, people, people.moved)
         return Told({}, PartialFailure(f"the list is changed, but no host was told: {error}", hint=AGAIN))
-    say_moved(this, applied)
+    say_moved(this, people, applied.moved)
     return Told(fields(applied), failure(applied, about))
 
 
@@ -105,20 +107,24 @@ def show(this: Session, people: People, applied: Applied, heading: str) -> None:
         this.out.line(f"{counted(len(applied.outcomes), 'host')}, and nobody in the list")
     for name, why in people.seating.standing.items():
         this.out.note(f"{name} has no seat: {why}")
-    say_moved(this, applied)
+    for name, host in applied.waiting.items():
+        this.out.note(f"{name} waits: {host} is gone")
+    say_moved(this, people, applied.moved)
 
 
-def say_moved(this: Session, applied: Applied) -> None:
-    if applied.moved:
-        for name, seat in applied.moved.items():
-            this.out.line(f"{name} sits at {seat} now")
-        this.out.line(f"new card: tpufleet people card {' '.join(applied.moved)}")
+def say_moved(this: Session, people: People, moved: Mapping[str, Seat]) -> None:
+    """Whose card isn't right any more, whatever the command was about."""
+    for name, seat in moved.items():
+        this.out.line(f"{name} would sit at {seat}" if people.dry_run else f"{name} sits at {seat} now")
+    if moved and not people.dry_run:
+        this.out.line(f"new card: tpufleet people card {' '.join(moved)}")
 
 
 def fields(applied: Applied) -> dict[str, Any]:
-    """Who moved where, and the hosts that were not told, as JSON fields."""
+    """Who moved where, who waits for a host that is gone, and the hosts that were not told, as JSON fields."""
     return {
         "moved": dict(applied.moved),
+        "waiting": dict(applied.waiting),
         "missed": {host: error.message for host, error in applied.missed.items()},
     }
 

@@ -43,6 +43,9 @@ def card(
         with this.fleet("people card") as fleet:
             cards, problems = cards_of(people, fleet, chosen)
         people.write()
+        for name, seat in people.moved.items():
+            if name not in chosen:
+                this.out.note(f"{name} sits at {seat} now; new card: tpufleet people card {name}")
         written = file or (people.paths.artifacts / "cards.html" if html else None)
         if cards and written:
             try:

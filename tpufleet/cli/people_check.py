@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from tpufleet.cli.arguments import session
 from tpufleet.cli.people_list import opened
+from tpufleet.cli.session import Session
 from tpufleet.errors import PartialFailure, UsageError
 from tpufleet.text import counted, size
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("name", "seat", "login", "chip", "pinned", "disk", "clone", "wrong")
 KEY_LIFE = timedelta(minutes=10)
+AGAIN = "tpufleet people apply, then again"
 
 
 def check(
@@ -29,8 +31,8 @@ def check(
 ) -> None:
     """Log in as each person would, and look around.
 
-    At login, chip, pin, disk and clone; with a throw-away key that enters every account for ten minutes at most, and is
-    taken out again at the end.
+    At login, chip, pin, disk, clone, and whether the command is there that the card's training begins with; with a
+    throw-away key that enters every account for ten minutes at most, and is taken out again at the end.
 
     Example: tpufleet people check
     """
@@ -40,9 +42,10 @@ def check(
         if not chosen:
             raise UsageError("there is nobody in the list", hint="tpufleet people add NAME KEY")
         with this.fleet("people check") as fleet:
-            visits = _visit(fleet, people, chosen)
+            visits, silent = _visit(this, fleet, people, chosen)
     seen = {visit.name for visit in visits}
-    without = {str(name): _why_not(people, name) for name in chosen if name not in seen}
+    missing = [_missing(people, name, silent) for name in chosen if name not in seen]
+    without = {one.name: one.why for one in missing}
     this.out.table(COLUMNS, [_row(visit) for visit in visits])
     for name, why in without.items():
         this.out.note(f"{name}: {why}")
@@ -51,41 +54,64 @@ def check(
         people=[{**dataclasses.asdict(visit), "faults": list(visit.faults)} for visit in visits],
         without=without,
     )
-    wrong = [visit for visit in visits if visit.faults]
-    if wrong or without:
-        said = f"{wrong[0].name} {wrong[0].faults[0]}" if wrong else "{}: {}".format(*next(iter(without.items())))
-        raise PartialFailure(
-            f"something is wrong for {len(wrong) + len(without)} of {counted(len(chosen), 'person', 'people')}: {said}",
-            hint="tpufleet people apply, then again",
-        )
+    wrong = [(f"{visit.name} {visit.faults[0]}", AGAIN) for visit in visits if visit.faults]
+    wrong += [(f"{one.name}: {one.why}", one.hint) for one in missing if one.hint]
+    if wrong:
+        said, hint = wrong[0]
+        of_all = f"{len(wrong)} of {counted(len(chosen), 'person', 'people')}"
+        raise PartialFailure(f"something is wrong for {of_all}: {said}", hint=hint)
 
 
-def _visit(fleet: Fleet, people: People, names: Sequence[str]) -> list[Visit]:
+def _visit(this: Session, fleet: Fleet, people: People, names: Sequence[str]) -> tuple[list[Visit], Collection[str]]:
+    """What people find, and the hosts that can't be reached, which nobody visits."""
+    from tpufleet.cards import Card
+    from tpufleet.cli.people_apply import say_moved
     from tpufleet.config.edits import rfc3339
     from tpufleet.ops.accounts import apply
     from tpufleet.ops.accounts_wanted import clone_of
+    from tpufleet.ops.cards import training
     from tpufleet.ops.observe import find_nodes, hosts_of
-    from tpufleet.ops.visits import temporary, throw_away_key, visit
+    from tpufleet.ops.visits import Typed, temporary, throw_away_key, visit
 
     nodes = find_nodes(fleet)
     hosts = {str(host.name): host for host in hosts_of(fleet, nodes)}
+    clone, told = clone_of(people.spec, people.paths.directory), training(people)
+    typed = Typed(
+        str(clone["name"]) if clone else None,
+        told.get("train", Card.train)[0],
+        told.get("workdir", Card.workdir),
+        setup=bool(told.get("setup")),
+    )
     with temporary() as directory:
         visitor = throw_away_key(directory)
         until = rfc3339(datetime.now(UTC) + KEY_LIFE)
         try:
-            apply(fleet, people, nodes=nodes, visitor={"key": visitor.line, "until": until})
+            applied = apply(fleet, people, nodes=nodes, visitor={"key": visitor.line, "until": until})
+            say_moved(this, people, applied.moved)
             seats = {people.known(name).name: seat for name in names if (seat := people.seating.seats.get(name))}
-            there = {name: seat for name, seat in seats.items() if seat.host in hosts}
-            clone = clone_of(people.spec, people.paths.directory)
-            return visit(fleet, there, hosts, visitor, str(clone["name"]) if clone else None)
+            there = {name: seat for name, seat in seats.items() if seat.host in hosts.keys() - applied.missed.keys()}
+            return visit(fleet, there, hosts, visitor, typed), applied.missed.keys()
         finally:
             apply(fleet, people, nodes=nodes)
 
 
-def _why_not(people: People, name: str) -> str:
-    if seat := people.seating.seats.get(name):
-        return f"{seat.host}, where they sit, is not ready"
-    return f"no seat: {people.seating.standing.get(name, 'their time is over')}"
+class _Missing(NamedTuple):
+    """Somebody who can't be visited; without a hint that is as it should be."""
+
+    name: str
+    why: str
+    hint: str | None
+
+
+def _missing(people: People, name: str, silent: Collection[str]) -> _Missing:
+    seat = people.seating.seats.get(name)
+    if seat and seat.host in silent:
+        return _Missing(name, f"{seat.host}, where they sit, can't be reached", AGAIN)
+    if seat:
+        return _Missing(name, f"{seat.host}, where they sit, is not ready", "tpufleet create")
+    if why := people.seating.standing.get(name):
+        return _Missing(name, f"no seat: {why}", AGAIN)
+    return _Missing(name, "no seat: their time is over", None)
 
 
 def _row(visit: Visit) -> tuple[str, ...]:

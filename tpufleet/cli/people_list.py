@@ -31,7 +31,12 @@ def answer(session: Session, people: People, names: Collection[str], *, changed:
     told = people_apply.Told()
     if apply and not people.dry_run:
         told = people_apply.at_once(session, people, "people apply", names)
-    elif changed and people.memory.told:
+        for name in names:
+            if (seat := people.seating.seats.get(name)) and name not in people.moved:
+                session.out.line(f"{name} sits at {seat}; card: tpufleet people card {name}")
+    else:
+        people_apply.say_moved(session, people, people.moved)
+    if changed and people.memory.told and not apply and not people.dry_run:
         session.out.note("the hosts don't know yet: tpufleet people apply")
     about = people.fields(names)
     session.out.data(file=str(people.roster.path), people=about, changed=changed, dry_run=people.dry_run, **told.fields)

@@ -13,7 +13,7 @@ from tpufleet.errors import UsageError
 from tpufleet.names import HostName, PersonName, Seat
 from tpufleet.personkey import HOW, parse_person_key
 from tpufleet.publickey import PublicKeyLine, fingerprint
-from tpufleet.text import counted
+from tpufleet.text import clean, counted
 
 MAX_BYTES = 64 * 1024  # of what may be a key
 
@@ -86,6 +86,10 @@ def _text(word: str) -> str:
         with Path(word).expanduser().open("rb") as file:
             return _decoded(file.read(MAX_BYTES + 1))
     except FileNotFoundError:
+        if word.endswith(".pub"):
+            raise UsageError(f"there is no file {clean(word)[:200]}", hint=HOW) from None
+        if "/" in word:
+            raise UsageError("there is no file of that name, and a key it isn't", hint=HOW) from None
         return word  # the key's own refusal says more than a missing file; it may be a secret, so it isn't shown
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, a NUL, a home that nobody has
         if len(word) > 255:

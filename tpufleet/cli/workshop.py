@@ -77,6 +77,9 @@ def end(
         if not anyway:
             workshop.raise_unless_home(closed)
         proof = _delete(fleet)
+        kept = fleet.spec.cloud.provider is Provider.INVENTORY
+        if not any(item.nodes for item in proof):
+            workshop.forget(fleet.paths, hosts_stay=kept)
     for item in proof:
         this.out.line(proven(item, fleet.spec.fleet))
     this.out.data(

@@ -20,9 +20,11 @@ from tpufleet.host import files
 from tpufleet.host.errors import HostError, from_os
 from tpufleet.host.files import JsonObject
 
-NONE_KILLED = 1
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 MOST_DESCRIPTORS = 1024
+NOBODYS = 0x80000000  # uids from here on are nobody's: https://systemd.io/UIDS-GIDS
+KILL_S = 2.0
+LOOK_S = 0.002
 
 
 class Child(NamedTuple):
@@ -79,7 +81,7 @@ def outcome(child: Child, deadline: float) -> JsonObject:
     os.waitpid(child.pid, 0)
     try:
         value: object = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     given = files.as_object(value)
     if given is not None:
@@ -87,27 +89,35 @@ def outcome(child: Child, deadline: float) -> JsonObject:
     return {"error": "the work in the home took too long" if late else "the work in the home broke off"}
 
 
-def kill_all_of(uid: int, gid: int) -> bool:
-    """Ends every process of a person at one stroke; whether there was any."""
+def kill_all_of(uid: int, gid: int) -> None:
+    """Ends every process of a person at one stroke. Whether there was any can't be told: kill(2) of everybody succeeds
+    wherever anybody else lives.
+
+    The child is the person by its effective uid alone: with it it may signal them, and by its other two, which are
+    nobody's, they may not signal it. Else they could stop it before it ends them.
+    """
     pid = os.fork()
     if not pid:
-        code = NONE_KILLED
         try:
-            _become(uid, gid)
+            _become(uid, gid, others=NOBODYS + uid)
             os.kill(-1, signal.SIGKILL)
-            code = 0
-        except ProcessLookupError:
-            pass
         finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            os._exit(0)
+    deadline = time.monotonic() + KILL_S
+    while not os.waitpid(pid, os.WNOHANG)[0]:
+        if time.monotonic() >= deadline:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return
+        time.sleep(LOOK_S)
 
 
-def _become(uid: int, gid: int) -> None:
-    """Gives root up for good."""
+def _become(uid: int, gid: int, others: int | None = None) -> None:
+    """Gives root up for good. `others` are the real and the saved uid, if they are to be another's."""
+    real = uid if others is None else others
     os.setgroups([])
     os.setresgid(gid, gid, gid)
-    os.setresuid(uid, uid, uid)
+    os.setresuid(real, uid, real)
 
 
 def _outcome(work: Callable[[], JsonObject]) -> JsonObject:

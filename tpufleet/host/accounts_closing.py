@@ -21,17 +21,18 @@ def close(places: Places, known: Known, account: Account, state: str, operator: 
     before = known.people.get(account.name)
     since = clock.now() if before is None else before.since
     expires, share = (None, False) if before is None else (before.expires, before.share)
-    ended = 0
     if before is None or before.state != state or not accounts_system.is_closed(places, account.name):
         _take_keys_out(places, account)
         accounts_system.close(places, account.name)
-        ended = int(accounts_system.end_everything(places, account))
+        ended = accounts_system.end_everything(places, account)
         _take_keys_out(places, account)  # whoever was in could have put them back
+    else:
+        ended = accounts_system.end_everything(places, account)  # what somebody else has started in their name since
     left = Person(account.name, account.uid, (), since, state, expires, share)
     known = known.with_person(left)
     seats.enforce(places, known, operator)
     people.write(places, known)
-    return known, ended
+    return known, int(ended)
 
 
 def close_who_is_over(places: Places) -> Known | None:

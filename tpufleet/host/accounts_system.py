@@ -132,15 +132,16 @@ def end_everything(places: Places, account: Account) -> bool:
     A process that forks all the time outruns a program that looks through /proc, but not a signal to everybody
     (kill(2), -1), which only a process of that person may send.
     """
-    found = False
+    real = is_real(places)
+    found = real and _lives(account.uid)
     for _ in range(ROUNDS):
-        if is_real(places) and accounts_child.kill_all_of(account.uid, account.gid):
-            found = True
+        if real:
+            accounts_child.kill_all_of(account.uid, account.gid)
         # a setuid program runs as somebody else, but its real uid is theirs
         matched = [_pkill(places, words) for words in (["-U", str(account.uid)], ["-u", str(account.uid)])]
-        left = any(matched) and (not is_real(places) or _lives(account.uid))
+        left = _lives(account.uid) if real else any(matched)
         if not left:
-            return found or any(matched)
+            return found
         found = True
         time.sleep(ROUND_S)
     raise HostError(INTERNAL, f"processes of {account.name} don't end")

@@ -22,6 +22,11 @@ from tpufleet.host.places import Places
 
 BLOCK = 1 << 20
 LONGEST_S = 3600.0
+MOST_BYTES = 20 << 30  # of a person on this host, with what home has already
+LARGEST = 4 << 30
+SPARSE = 4  # times as long as what it has on the disk
+SMALL = 1 << 20
+MOST_NOTES = 100  # home takes no more than 200
 RUNS = "runs"
 CODE = "code"
 
@@ -53,10 +58,13 @@ def belongings(places: Places, request: JsonObject) -> JsonObject | None:
     if have is None:
         raise bad("`have` is no object")
     home = places.home(account.name)
-    child = accounts_child.start(
-        account.uid, account.gid, lambda: _stream(home, have), become=accounts_system.is_real(places)
-    )
-    error = accounts_child.outcome(child, time.monotonic() + LONGEST_S).get("error")
+    real = accounts_system.is_real(places)
+    child = accounts_child.start(account.uid, account.gid, lambda: _stream(home, have), become=real)
+    try:
+        error = accounts_child.outcome(child, time.monotonic() + LONGEST_S).get("error")
+    finally:
+        if real and not (known and known.people[account.name].is_here):
+            accounts_system.end_everything(places, account)  # whatever git has started for who is gone
     if error:
         raise HostError(INTERNAL, f"what {person} has could not be read to its end: {error}")
     return None
@@ -65,18 +73,24 @@ def belongings(places: Places, request: JsonObject) -> JsonObject | None:
 def _stream(home: Path, have: JsonObject) -> JsonObject:
     """Done by the person's own child."""
     out = sys.stdout.buffer
+    left = MOST_BYTES
+    notes: list[str] = []
     for file in _files(home):
-        if have.get(file.path) == [file.size, file.mtime_ns]:
+        if have.get(file.path) == [file.size, file.mtime_ns] and file.size <= left:
             _say(out, {"path": file.path, "kept": True})
+            left -= file.size
         else:
-            _send(out, file)
+            left -= _send(out, file, left, notes)
     for name, patch in patches.of_clones(home):
         if isinstance(patch, str):
-            _say(out, {"note": f"{name}: {patch}"})
+            notes.append(f"{name}: {patch}")
             continue
         _say(out, {"path": f"{CODE}/{name}.diff", "size": len(patch), "mtime_ns": 0})
         out.write(patch)
         _say(out, {"sha256": hashlib.sha256(patch).hexdigest()})
+    more = len(notes) - MOST_NOTES
+    for note in [*notes[:MOST_NOTES], *([f"and {more} others could not be had either"] if more > 0 else [])]:
+        _say(out, {"note": note})
     _say(out, {"end": True})
     out.flush()
     return {}
@@ -89,14 +103,20 @@ def _files(home: Path) -> Iterator[_File]:
         yield _File(f"{RUNS}/{path}", status.st_size, status.st_mtime_ns, top, path)
 
 
-def _send(out: BinaryIO, file: _File) -> None:
+def _send(out: BinaryIO, file: _File, most: int, notes: list[str]) -> int:
+    """Sends a file of at most `most` bytes, and gives how many it has; else 0, and `notes` say why."""
     try:
         fd = files.open_beneath(file.directory, file.name)
     except OSError as error:
-        _say(out, {"note": f"{file.path}: {error.strerror or error}"})
-        return
+        notes.append(f"{file.path}: {error.strerror or error}")
+        return 0
     try:
-        size = os.fstat(fd).st_size  # a log may have grown meanwhile
+        status = os.fstat(fd)  # a log may have grown meanwhile
+        why = _too_much(status, most)
+        if why:
+            notes.append(f"{file.path}: {why}")
+            return 0
+        size = status.st_size
         _say(out, {"path": file.path, "size": size, "mtime_ns": file.mtime_ns})
         digest = hashlib.sha256()
         left = size
@@ -108,8 +128,20 @@ def _send(out: BinaryIO, file: _File) -> None:
             digest.update(block)
             left -= len(block)
         _say(out, {"sha256": digest.hexdigest()})
+        return size
     finally:
         os.close(fd)
+
+
+def _too_much(status: os.stat_result, most: int) -> str | None:
+    """Why a file is left out, if it is to be."""
+    if status.st_size > LARGEST:
+        return f"it is larger than {LARGEST >> 30} GiB"
+    if status.st_size > max(SMALL, status.st_blocks * 512 * SPARSE):
+        return "most of it is empty (a sparse file)"
+    if status.st_size > most:
+        return f"with it there would be more than {MOST_BYTES >> 30} GiB of this person"
+    return None
 
 
 def _say(out: BinaryIO, line: JsonObject) -> None:

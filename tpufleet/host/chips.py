@@ -50,9 +50,13 @@ def owner_by_driver(places: Places, chip: Chip) -> int | None:
 def take_lease(places: Places, chip: int, run: str) -> int | None:
     """A descriptor that holds the chip's lease for `run`, or None when someone else has it."""
     fd = locks.try_lock(places.lease(chip), PATIENCE_S, 0o666)
-    if fd is not None:
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps({"run": run}).encode(), 0)
+    if fd is None:
+        return None
+    if not os.path.samestat(os.fstat(fd), places.lease(chip).lstat()):
+        os.close(fd)  # a fresh one has been put there, because the chip changed hands
+        return None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, json.dumps({"run": run}).encode(), 0)
     return fd
 
 
@@ -77,7 +81,7 @@ def lease_note(places: Places, chip: int) -> files.JsonObject:
         return {}
     try:
         note: object = json.loads(os.read(fd, 4096))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     finally:
         os.close(fd)

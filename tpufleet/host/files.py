@@ -45,7 +45,7 @@ def read_json(path: Path) -> JsonObject | None:
     """The JSON object in a file of ours; None when it is missing or not one (half a disk's worth of bad luck)."""
     try:
         value: object = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     return as_object(value)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tpufleet.host import chips, locks, people, processes
 from tpufleet.host.chips import Chip
+from tpufleet.host.people import Known
 from tpufleet.host.places import Places
 from tpufleet.host.records import RunState
 from tpufleet.restart import State
@@ -43,11 +44,11 @@ def look(places: Places, states: Sequence[RunState]) -> list[Holder]:
             openers[chip.device] = [owner]
     leased = [chip.number for chip in others if locks.is_held(places.lease(chip.number))]
     takers = chips.lease_pids(places, leased) if leased else {}
-    seats = people.seats(places) if leased else NOBODY
+    known = people.read(places) if leased else None
     return [
         _of_run(chip, runs[chip.number])
         if chip.number in runs
-        else _unclaimed(places, chip, openers.get(chip.device, []), takers, seats, leased=chip.number in leased)
+        else _unclaimed(places, chip, openers.get(chip.device, []), takers, known, leased=chip.number in leased)
         for chip in present
     ]
 
@@ -107,12 +108,12 @@ def _unclaimed(
     chip: Chip,
     openers: Collection[int],
     takers: Mapping[int, int],
-    seats: Mapping[int, str],
+    known: Known | None,
     *,
     leased: bool,
 ) -> Holder:
     """A chip that no running run claims. What a lease says of its holder is believed as far as it looks like it, and
-    never against whose seat it is."""
+    never against whose seat it is, or which person's process has it."""
     note = chips.lease_note(places, chip.number) if leased else {}
     pid = next(iter(openers), _of_command(note, takers.get(chip.number)))
     if pid is None and not leased:
@@ -122,8 +123,10 @@ def _unclaimed(
     found = Holder(chip, "busy", pid=pid, user=user, command=command)
     if not leased:
         return found
-    run, person = note.get("run"), seats.get(chip.number) or note.get("person")
-    if chip.number not in seats and isinstance(run, str) and run in places.runs():
+    seats = NOBODY if known is None else known.seats()
+    persons: Collection[str] = () if known is None else known.people
+    run, person = note.get("run"), seats.get(chip.number) or (user if user in persons else note.get("person"))
+    if chip.number not in seats and user not in persons and isinstance(run, str) and run in places.runs():
         return found._replace(state="run", run=run)  # about to begin, or just about to end
     if not isinstance(person, str) or not PERSON.fullmatch(person):
         person = user

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tpufleet.host.places import own_environment
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
 MOST_CLONES = 20
 LONGEST = 16 << 20  # bytes; changed code is small, and data that was put beside it isn't wanted
-TIME_LIMIT_S = 60
+TIME_LIMIT_S = 120  # for all clones of a person
 BIG = "1m"  # git shows no content of files beyond
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # git's own, of a repository without commits
 
@@ -27,25 +28,29 @@ def of_clones(home: Path) -> Iterator[tuple[str, bytes | str]]:
     Runs as the person whose home it is: git does what the settings in their repository say, with their rights alone.
     """
     clones = [entry for entry in sorted(home.iterdir()) if NAME.fullmatch(entry.name) and (entry / ".git").is_dir()]
+    deadline = time.monotonic() + TIME_LIMIT_S
     for clone in clones[:MOST_CLONES]:
         if not clone.is_symlink():
-            patch = _patch(clone)
+            patch = _patch(clone, deadline)
             if patch:
                 yield clone.name, patch
 
 
-def _patch(clone: Path) -> bytes | str:
-    base = _base(clone)
+def _patch(clone: Path, deadline: float) -> bytes | str:
     with tempfile.TemporaryDirectory() as aside:
         index = Path(aside, "index")  # a copy, so that the person's own stays as it is
         if (clone / ".git/index").is_file():
             shutil.copyfile(clone / ".git/index", index)
         try:
-            _git(clone, index, "add", "--all", "--intent-to-add", ".")
+            safe = _no_filters(clone, deadline)
+            if safe is None:
+                return "the names of its filters are none that can be switched off"
+            base = _base(clone, deadline)
+            _git(clone, index, deadline, *safe, "add", "--all", "--intent-to-add", ".")
             words = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", base)
-            done = _git(clone, index, "-c", f"core.bigFileThreshold={BIG}", *words)
+            done = _git(clone, index, deadline, *safe, "-c", f"core.bigFileThreshold={BIG}", *words)
         except subprocess.TimeoutExpired:
-            return f"git took longer than {TIME_LIMIT_S} s"
+            return f"git took longer than {TIME_LIMIT_S} s for all that was cloned"
         except FileNotFoundError:
             return "git is not installed on this host"
     if done.returncode:
@@ -53,16 +58,27 @@ def _patch(clone: Path) -> bytes | str:
     return done.stdout if len(done.stdout) <= LONGEST else f"the changes are longer than {LONGEST >> 20} MiB"
 
 
-def _base(clone: Path) -> str:
+def _no_filters(clone: Path, deadline: float) -> list[str] | None:
+    """Settings that switch off the programs which the person lets git run on every file; None where that can't be."""
+    told = _git(clone, None, deadline, "config", "-z", "--name-only", "--get-regexp", r"^filter\.").stdout
+    names = {os.fsdecode(key).partition(".")[2].rpartition(".")[0] for key in told.split(b"\0") if key}
+    if any("=" in name for name in names):  # where git ends a setting's name
+        return None
+    offs = [f"filter.{name}.{off}" for name in sorted(names) for off in ("clean=", "process=", "required=false")]
+    return [word for off in offs for word in ("-c", off)]
+
+
+def _base(clone: Path, deadline: float) -> str:
     """The commit from which the person went on: the newest that they have in common with where they cloned from."""
     for upstream in ("@{upstream}", "origin/HEAD"):
-        found = _git(clone, None, "merge-base", "HEAD", upstream)
+        found = _git(clone, None, deadline, "merge-base", "HEAD", upstream)
         if found.returncode == 0:
             return found.stdout.decode().strip()
-    return "HEAD" if _git(clone, None, "rev-parse", "--verify", "--quiet", "HEAD").returncode == 0 else EMPTY_TREE
+    has_commits = _git(clone, None, deadline, "rev-parse", "--verify", "--quiet", "HEAD").returncode == 0
+    return "HEAD" if has_commits else EMPTY_TREE
 
 
-def _git(clone: Path, index: Path | None, *words: str) -> subprocess.CompletedProcess[bytes]:
+def _git(clone: Path, index: Path | None, deadline: float, *words: str) -> subprocess.CompletedProcess[bytes]:
     environment = {name: value for name, value in own_environment().items() if not name.startswith("GIT_")}
     environment |= {"HOME": os.devnull, "LC_ALL": "C", "GIT_ALLOW_PROTOCOL": "", "GIT_TERMINAL_PROMPT": "0"}
     if index:
@@ -72,6 +88,6 @@ def _git(clone: Path, index: Path | None, *words: str) -> subprocess.CompletedPr
         stdin=subprocess.DEVNULL,
         capture_output=True,
         env=environment,
-        timeout=TIME_LIMIT_S,
+        timeout=max(deadline - time.monotonic(), 0.0),
         check=False,
     )

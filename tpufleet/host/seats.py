@@ -12,7 +12,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from tpufleet.host import chips, leases, people
+from tpufleet.host import chips, leases, locks, people
 from tpufleet.host.accounts_request import FIRST_UID
 from tpufleet.host.accounts_system import Account, is_real
 from tpufleet.host.people import Known
@@ -47,8 +47,10 @@ def enforce(places: Places, known: Known, operator: Account) -> None:
             _own(chip.device, *(before if len(before) == 3 else ROOTS))
             _own(lease, *ROOTS)
         else:
-            for path in (chip.device, lease):
-                _own(path, known.people[name].uid, operator.gid, SEAT_MODE)
+            owner = (known.people[name].uid, operator.gid, SEAT_MODE)
+            _own(chip.device, *owner)
+            _renew(lease, *owner)
+            _own(lease, *owner)
 
 
 def enforce_again(places: Places, operator: Account) -> None:
@@ -66,6 +68,25 @@ def _own(path: Path, uid: int, gid: int, mode: int) -> None:
     path.chmod(mode & 0o600)  # nobody else gets in between
     os.chown(path, uid, gid, follow_symlinks=False)
     path.chmod(mode)
+
+
+def _renew(lease: Path, uid: int, gid: int, mode: int) -> None:
+    """Puts a fresh file in the place of a lease that changes hands: whoever has the old one open could lock it for
+    ever. One that is held stays: its holder goes on to their end."""
+    status = _plain(lease)
+    if status is None or (status.st_uid, status.st_gid) == (uid, gid):
+        return
+    held = locks.try_lock(lease, chips.PATIENCE_S)
+    if held is None:
+        return
+    fresh = lease.with_name(f".{lease.name}.fresh")
+    try:
+        fresh.unlink(missing_ok=True)
+        os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        _own(fresh, uid, gid, mode)
+        fresh.replace(lease)
+    finally:
+        os.close(held)
 
 
 def _plain(path: Path) -> os.stat_result | None:

@@ -30,7 +30,6 @@ from tpufleet.ops.accounts_wanted import (
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.observe import find_nodes, hosts_of, probe
 from tpufleet.ops.people import People, opened
-from tpufleet.people import moved
 from tpufleet.ssh.fanout import Outcome, gather
 from tpufleet.text import clean, counted
 
@@ -49,10 +48,14 @@ class Account:
 
 @dataclass(frozen=True)
 class Applied:
-    """Every host's accounts, or the error why it couldn't be told; and who sits elsewhere than before."""
+    """Every host's accounts, or the error why it couldn't be told; who sits elsewhere than before the command; who
+    waits for a host that is gone, since there is no room elsewhere or the seat is fixed; and who sits at a host whose
+    machine was told for the first time (`anew`)."""
 
     outcomes: tuple[Outcome[Host, tuple[Account, ...]], ...] = ()
     moved: Mapping[str, Seat] = field(default_factory=dict[str, Seat])
+    waiting: Mapping[str, HostName] = field(default_factory=dict[str, HostName])
+    anew: Mapping[str, HostName] = field(default_factory=dict[str, HostName])
 
     @property
     def missed(self) -> dict[str, TpufleetError]:
@@ -92,22 +95,22 @@ def apply(
     hosts = hosts_of(fleet, nodes)
     views = views or ()
     learn(fleet, people, hosts, views)
-    before = people.memory.seats
     sit(people, nodes, hosts)
-    news = moved(before, people.seating.seats)
     people.write()
     if only_news:
         heard = {view.host.identity for view in views if view.probe}
         to = [host for host in behind(fleet, people, hosts) if host.identity in heard]
     else:
         to = list(hosts)
+    first = {host.name for host in to if host.identity not in people.memory.told}
     outcomes = make_equal(fleet, people, hosts, to, visitor)
     if people.revoked and all(node.state in (NodeState.READY, *GONE_STATES) for node in nodes):
         requests = _requests(fleet, people, hosts, visitor)
         if all(people.memory.told.get(host.identity) == digest(requests[host.name]) for host in hosts):
             people.memory = replace(people.memory, revoked=())
             people.write()
-    return Applied(outcomes, news)
+    anew = {name: seat.host for name, seat in people.seating.seats.items() if seat.host in first}
+    return Applied(outcomes, people.moved, _waiting(people, nodes), anew)
 
 
 def bring(fleet: Fleet, views: Sequence[HostView]) -> Applied:
@@ -143,6 +146,12 @@ def has_news(fleet: Fleet, people: People, nodes: Sequence[Node], views: Sequenc
 
 
 def say_moved(fleet: Fleet, applied: Applied) -> None:
+    """Whose cards are new: they sit elsewhere now, or their machine is another one, with a key and perhaps an address
+    of its own."""
+    for host in sorted(set(applied.anew.values())):
+        names = [name for name, where in applied.anew.items() if where == host and name not in applied.moved]
+        if names:
+            fleet.say(host, f"a new machine; new cards: tpufleet people card {' '.join(sorted(names))}")
     for name, seat in applied.moved.items():
         fleet.say(name, f"sits at {seat} now; new card: tpufleet people card {name}")
 
@@ -153,7 +162,6 @@ def would_be(fleet: Fleet, people: People) -> Applied:
     hosts = hosts_of(fleet, nodes)
     views = probe(fleet, hosts)
     learn(fleet, people, hosts, views)
-    before = people.memory.seats
     sit(people, nodes, hosts)
     requests = _requests(fleet, people, hosts, None)
     outcomes = [
@@ -162,7 +170,7 @@ def would_be(fleet: Fleet, people: People) -> Applied:
         else Outcome[Host, tuple[Account, ...]](view.host, error=Unreachable(str(view.error), where=view.host.name))
         for view in views
     ]
-    return Applied(tuple(outcomes), moved(before, people.seating.seats))
+    return Applied(tuple(outcomes), people.moved, _waiting(people, nodes))
 
 
 def learn(fleet: Fleet, people: People, hosts: Sequence[Host], views: Sequence[HostView] = ()) -> None:
@@ -178,6 +186,7 @@ def learn(fleet: Fleet, people: People, hosts: Sequence[Host], views: Sequence[H
         # a seat that home gave to somebody whom only the hosts know was given after it had forgotten them
         sat = {name: seat for name, seat in learned_seats(views).items() if name not in memory.uids}
         memory = replace(memory, uids={**learned(views), **memory.uids}, seats={**memory.seats, **sat})
+        people.sat = {**sat, **people.sat}
     people.memory = replace(memory, uids=numbered(names, memory.uids))
 
 
@@ -185,6 +194,11 @@ def sit(people: People, nodes: Sequence[Node], hosts: Sequence[Host]) -> None:
     """Seat everybody at the hosts that are there now, or will be."""
     gone = gone_hosts(people.spec, nodes)
     people.seating = people.seated({host.name: host.chips for host in hosts}, gone=gone)
+
+
+def _waiting(people: People, nodes: Sequence[Node]) -> dict[str, HostName]:
+    gone = gone_hosts(people.spec, nodes)
+    return {name: seat.host for name, seat in people.seating.seats.items() if seat.host in gone}
 
 
 def behind(fleet: Fleet, people: People, hosts: Sequence[Host]) -> list[Host]:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from tpufleet.errors import HostFault, TpufleetError
 from tpufleet.model import Host
-from tpufleet.names import PersonName
+from tpufleet.names import PersonName, shown
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import make_way, safe, write_json
 from tpufleet.paths import writing
@@ -29,6 +29,8 @@ LONGEST_LINE = 1 << 16
 INDEX = ".collected.json"
 PART = ".part"  # no file of a person's: those have no hidden names
 LOCK_WAIT_S = 600.0
+MOST_NOTES = 200  # of one person on one host; what a host says is nobody's to believe
+LARGEST = 1 << 53
 
 
 @dataclass
@@ -72,9 +74,12 @@ def _add(total: Brought, more: Brought) -> None:
 def _of_host(fleet: Fleet, host: Host) -> Brought:
     agent = fleet.agent(host)
     done = Brought()
-    for name in agent.ask("belongings", {"fleet": fleet.spec.fleet})["people"]:
+    people: object = agent.ask("belongings", {"fleet": fleet.spec.fleet}).get("people")
+    if not isinstance(people, list):
+        raise _not_as_asked()
+    for name in cast("list[object]", people):
         try:
-            person = PersonName(name)
+            person = PersonName(str(name))
         except ValueError as error:
             raise HostFault(f"tells of an impossible person: {error}", kind="bad-name", where=host.name) from error
         fleet.say(host.name, f"fetching what {person} has")
@@ -112,6 +117,8 @@ class _Home:
             try:
                 while not (line := _line(stream)).get("end"):
                     if "note" in line:
+                        if len(self.notes) == MOST_NOTES:
+                            raise _not_as_asked()
                         self.notes.append(clean(str(line["note"]))[:300])
                     elif not line.get("kept"):
                         self._receive(stream, line, done)
@@ -120,9 +127,11 @@ class _Home:
 
     def _receive(self, stream: Stream, head: Mapping[str, Any], done: Brought) -> None:
         try:
-            path, left, mtime_ns = safe(str(head["path"])), int(head["size"]), int(head["mtime_ns"])
-        except (KeyError, TypeError, ValueError) as error:
+            path, left, mtime_ns = safe(str(head["path"])), head["size"], head["mtime_ns"]
+        except KeyError as error:
             raise _not_as_asked() from error
+        if type(left) is not int or not 0 <= left <= LARGEST or type(mtime_ns) is not int or abs(mtime_ns) >= 1 << 63:
+            raise _not_as_asked()
         target = self.directory / path
         part = self.directory / PART
         digest = hashlib.sha256()
@@ -138,8 +147,14 @@ class _Home:
         if _line(stream).get("sha256") != digest.hexdigest():
             part.unlink()
             raise HostFault(f"{path} arrived damaged", kind="damaged", hint="run the same command again")
-        make_way(self.directory, target)
-        part.replace(target)
+        try:
+            with writing(target):
+                make_way(self.directory, target)
+                part.replace(target)
+        except OSError as error:  # a name that is too long for here, for one
+            part.unlink(missing_ok=True)
+            why = f"{shown(path)} can't be kept here: {error.strerror}"
+            raise HostFault(why, kind="bad-name") from error
         self.index[path] = [size, mtime_ns]
         done.files += 1
         done.bytes += size
@@ -151,7 +166,7 @@ def _line(stream: Stream) -> dict[str, Any]:
         raise HostFault("the transfer was cut", kind="cut", hint="run the same command again")
     try:
         value: object = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _not_as_asked() from None
     if not isinstance(value, dict):
         raise _not_as_asked()

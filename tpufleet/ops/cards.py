@@ -66,11 +66,11 @@ def _card(people: People, fleet: Fleet, name: str, host: Host) -> Card:
         host_key_kind=key.kind,
         jump=jump.rpartition("@")[2] if jump else None,
         expires=people.known(name).expires,
-        **_training(people),
+        **training(people),
     )
 
 
-def _training(people: People) -> dict[str, Any]:
+def training(people: People) -> dict[str, Any]:
     """Where the code is and how to train, by the file: its first job, with the first values of its grid."""
     spec = people.spec
     found: dict[str, Any] = {}

@@ -18,7 +18,7 @@ from tpufleet.errors import UsageError
 from tpufleet.model import Person, Spec
 from tpufleet.names import HostName, Seat, shown
 from tpufleet.paths import LocalPaths, write_atomically
-from tpufleet.people import Seating, chips_of_hosts, is_over, seats
+from tpufleet.people import Seating, chips_of_hosts, is_over, moved, seats
 from tpufleet.publickey import fingerprint
 from tpufleet.state.lock import locked
 from tpufleet.state.people import Remembered, recall, remember
@@ -37,7 +37,13 @@ class People:
         self.dry_run = dry_run
         self._written = roster.text
         self.memory: Remembered = recall(paths.people)
+        self.sat: Mapping[str, Seat] = self.memory.seats  # before this command
         self.seating = self.seated()
+
+    @property
+    def moved(self) -> dict[str, Seat]:
+        """Who sits elsewhere than before this command, and where."""
+        return moved(self.sat, self.seating.seats)
 
     @property
     def persons(self) -> tuple[Person, ...]:

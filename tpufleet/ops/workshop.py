@@ -13,7 +13,7 @@ from tpufleet.ops.belongings import Brought, bring_belongings
 from tpufleet.ops.collect import Collected, collect
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.people import People
-from tpufleet.paths import write_atomically, writing
+from tpufleet.paths import LocalPaths, write_atomically, writing
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,15 @@ def close(fleet: Fleet, people: People, nodes: Sequence[Node], views: Sequence[H
     applied = apply(fleet, people, nodes=nodes, views=views)
     brought = bring_belongings(fleet, [view.host for view in views if view.probe])
     return Closed(applied, brought, collect(fleet, views), fleet.paths.belongings)
+
+
+def forget(paths: LocalPaths, *, hosts_stay: bool) -> None:
+    """The next evening here begins anew: with another code and nobody's sign-up, and where the hosts are gone with
+    nothing that is remembered of their accounts."""
+    with writing(paths.state):
+        paths.sign_ups.unlink(missing_ok=True)
+        if not hosts_stay:
+            paths.people.unlink(missing_ok=True)
 
 
 def raise_unless_home(closed: Closed) -> None:

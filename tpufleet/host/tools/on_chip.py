@@ -75,13 +75,14 @@ def pinned(
         return {**variables, "PJRT_DEVICE": "CPU", "JAX_PLATFORMS": "cpu"}
     visible = ",".join(map(str, slot))
     port_flag = f"--runtime_metric_service_port={METRIC_PORT + slot[0]}"  # of flags given twice the last wins
+    init_args = [word for word in environ.get("LIBTPU_INIT_ARGS", "").split(" ") if word != port_flag]
     variables |= {
         "TPU_VISIBLE_CHIPS": visible,
         "TPU_VISIBLE_DEVICES": visible,
         "TPU_CHIPS_PER_PROCESS_BOUNDS": BOUNDS[size],
         "TPU_PROCESS_BOUNDS": "1,1,1",
         "PJRT_DEVICE": "TPU",
-        "LIBTPU_INIT_ARGS": f"{environ.get('LIBTPU_INIT_ARGS', '')} {port_flag}".strip(),
+        "LIBTPU_INIT_ARGS": " ".join([*init_args, port_flag]).strip(),
         "TPU_LOG_DIR": str(log_dir),
     }
     if 1 < size < on_host:
@@ -119,8 +120,10 @@ class Wish(NamedTuple):
 
 def parse(words: Sequence[str]) -> Wish:
     if "--" not in words:
-        rest = " ".join(words) if words and not words[0].startswith("-") else "python train.py"
-        raise Refused(f"the command comes after two dashes, as in: on-chip -- {clean(rest)[:200]}", WRONG)
+        chip = "".join(f"{word} " for word in words[:1] if re.fullmatch(r"cpu|\d{1,3}", word, re.ASCII))
+        rest = " ".join(words[1:] if chip else words)
+        rest = "COMMAND" if chip and not rest else "python train.py" if rest.startswith("-") else rest
+        raise Refused(f"the command comes after two dashes, as in: on-chip {chip}-- {clean(rest)[:200]}", WRONG)
     cut = list(words).index("--")
     options, command = list(words[:cut]), list(words[cut + 1 :])
     wait = "--wait" in options
@@ -195,7 +198,8 @@ def slots(host: Host, chip: int | str | None) -> list[tuple[int, ...]]:
         raise Refused("this host has no TPU chip; on the CPU: on-chip cpu -- COMMAND")
     if isinstance(chip, int):
         if chip not in host.devices:
-            raise Refused(f"there is no chip {chip} here, there is {_name(tuple(host.devices))}; see chips", WRONG)
+            here = f"chip {' to '.join(map(str, sorted({min(host.devices), max(host.devices)})))}"
+            raise Refused(f"there is no chip {chip} here, there is {here}; see chips", WRONG)
         if host.seats.get(chip, host.person) != host.person:
             raise Refused(f"chip {chip} is {host.seats[chip]}'s seat; what is free: chips --here", NOT_YOURS)
         return [(chip,)]
@@ -335,6 +339,13 @@ def _name(slot: Sequence[int]) -> str:
     return f"chip {slot[0]}" if len(slot) == 1 else f"chips {slot[0]} to {slot[-1]}"
 
 
+def _instead(command: str, path: str) -> str:
+    """What to type instead of a command that isn't there, if that is known."""
+    from shutil import which  # late: nobody needs it whose command is there
+
+    return "; python3 is here" if command == "python" and which("python3", path=path) else ""
+
+
 # ----------------------------------------------------------------------------------------------------------- the run
 
 
@@ -406,7 +417,8 @@ def run(wish: Wish) -> int:
     this = Run(host.person, slot, wish.command)
     if this.dir.parent.is_symlink():
         umask &= ~0o050  # they agreed that the operator may read what the command writes there
-    child = Child(wish.command, environment(host, slot, this.dir), leases, umask)
+    variables = environment(host, slot, this.dir)
+    child = Child(wish.command, variables, leases, umask)
     said = clean(" ".join(wish.command))[:300]
     note = {"person": host.person, "pid": child.pid, "command": said, "since": rfc3339(time.gmtime())}
     for fd in leases:
@@ -416,7 +428,8 @@ def run(wish: Wish) -> int:
     if problem:
         this.forget()
         missing = problem in (errno.ENOENT, errno.ENOTDIR)
-        why = "there is no such command here" if missing else f"can't be run: {os.strerror(problem)}"
+        none = f"there is no such command here{_instead(wish.command[0], variables.get('PATH', os.defpath))}"
+        why = none if missing else f"can't be run: {os.strerror(problem)}"
         raise Refused(f"{clean(wish.command[0])[:200]}: {why}", NOT_FOUND if missing else CANNOT_EXECUTE)
     code = child.wait()
     try:
