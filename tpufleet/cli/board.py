@@ -29,7 +29,10 @@ def board(
     url: Annotated[
         str | None, typer.Option("--url", metavar="URL", help="Its address for others, if a server is in front of it.")
     ] = None,
-    code: Annotated[str | None, typer.Option("--code", metavar="CODE", help="The code, 6 to 32 letters and digits; default: a random one.")] = None,
+    code: Annotated[
+        str | None,
+        typer.Option("--code", metavar="CODE", help="The code, 6 to 32 letters and digits; default: a random one."),
+    ] = None,
     for_: Annotated[
         str | None, typer.Option("--for", metavar="TIME", help="How long the code is good for; default: 3h.")
     ] = None,
