@@ -152,7 +152,11 @@ def test_in_the_background_it_goes_on_and_a_shell_in_it_has_job_control(desk: De
     wait_until(lambda: len(desk.of_run(shell)) == 2, "the shell's command has begun")
     terminal.type("\x1a")
     terminal.expect(r"Stopped +sleep 500")
-    terminal.type("kill -KILL %1; wait %1; exit 5\n")  # else bash may stay, and say that there are stopped jobs
+    terminal.type("fg\n")
+    terminal.expect("sleep 500\n")
+    terminal.type("\x03")
+    wait_until(lambda: len(desk.of_run(shell)) == 1, "the shell's command has ended")
+    terminal.type("exit 5\n")
     terminal.type("echo code $?\n")
     wait_until(lambda: desk.states()[2] == "free", "the shell has ended")
     assert (desk.states()[1], desk.run(shell)["exit_code"]) == ("person", 5)
