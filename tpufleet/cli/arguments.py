@@ -22,6 +22,12 @@ PASSING_ON = frozenset({"exec", "ssh"})  # what follows these may be another pro
 T = TypeVar("T")
 
 
+def help_alone(context: typer.Context) -> None:
+    """The callback of a group of verbs: typed without a verb, it lists them."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
 def hoisted(words: Sequence[str]) -> list[str]:
     """The command line with global options moved to the front, so that `tpufleet status --json` works as well.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tpufleet.cli import emulator_faults
-from tpufleet.cli.arguments import session
+from tpufleet.cli.arguments import help_alone, session
 from tpufleet.cli.emulator_at import rehearsed, remote
 from tpufleet.cli.rehearsal import ensure_running
 from tpufleet.errors import UsageError
@@ -24,10 +24,7 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def help_alone(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+app.callback()(help_alone)
 
 
 @app.command("start")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tpufleet.cli.arguments import session
+from tpufleet.cli.arguments import help_alone, session
 from tpufleet.cli.emulator_at import remote
 from tpufleet.errors import UsageError
 
@@ -28,10 +28,7 @@ End = Annotated[bool, typer.Option("--end", help="End it.")]
 Zone = Annotated[str, typer.Option("--zone", metavar="ZONE", help="Where.", show_default=False)]
 
 
-@app.callback()
-def help_alone(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+app.callback()(help_alone)
 
 
 @app.command("stockout")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tpufleet.cli import people_apply, people_card, people_check
-from tpufleet.cli.arguments import DryRun, session
+from tpufleet.cli.arguments import DryRun, help_alone, session
 from tpufleet.cli.people_apply import Apply
 from tpufleet.cli.people_list import answer, opened
 from tpufleet.cli.session import Session
@@ -31,10 +31,7 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def help_alone(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+app.callback()(help_alone)
 
 
 @app.command("add")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tpufleet.cli.arguments import DryRun, Yes, session
+from tpufleet.cli.arguments import DryRun, Yes, help_alone, session
 from tpufleet.cli.delete import proven
 from tpufleet.cli.people_list import opened
 from tpufleet.cli.session import Session
@@ -32,10 +32,7 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def help_alone(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+app.callback()(help_alone)
 
 
 @app.command("end")
