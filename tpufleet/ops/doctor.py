@@ -13,11 +13,17 @@ from tpufleet.model import HostView, NodeState, Snapshot, Spec
 from tpufleet.ops.code import resolve
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.observe import observe
+from tpufleet.ops.runs import Located, located, read_log
 from tpufleet.paths import LocalPaths
 from tpufleet.plan import wanted_nodes
+from tpufleet.restart import State
+from tpufleet.ssh.fanout import gather
 from tpufleet.text import listed, size
+from tpufleet.troubles import Trouble, find
 
 LOW_DISK = 2 << 30
+LOG_END = 64 << 10
+MOST_LOGS = 20  # of runs in trouble, the newest
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
     yield from _node_findings(fleet, snapshot)
     for view in snapshot.hosts:
         yield from _host_findings(view)
+    yield from _run_findings(fleet, snapshot)
 
 
 def _node_findings(fleet: Fleet, snapshot: Snapshot) -> Iterator[Finding]:
@@ -103,6 +110,24 @@ def _host_findings(view: HostView) -> Iterator[Finding]:
         yield Finding(name, False, f"held by something that is not tpufleet's: {held}", f"tpufleet ssh {name}")
     free = int(view.probe["disk"]["free"])
     yield Finding(name, free > LOW_DISK, f"{chips} chips, {size(free)} free", f"tpufleet ssh {name} -- df -h")
+
+
+def _run_findings(fleet: Fleet, snapshot: Snapshot) -> Iterator[Finding]:
+    """What the logs of runs in trouble say that has a known meaning; runs that say the same are told together."""
+    ill = [run for run in located(snapshot.hosts).values() if run.state["state"] in (State.FAILED, State.RECOVERING)]
+    newest = sorted(ill, key=lambda run: str(run.state.get("submitted")), reverse=True)[:MOST_LOGS]
+    told: dict[Trouble, list[str]] = {}
+
+    def first(run: Located) -> tuple[Trouble, ...]:
+        log = b"".join(read_log(fleet, run, offset=-LOG_END, follow=False))
+        return find(log.decode("utf-8", errors="replace"))[:1]
+
+    for outcome in gather(newest, first):
+        for trouble in outcome.unwrap() if outcome.error is None else ():  # silent hosts are findings of their own
+            told.setdefault(trouble, []).append(str(outcome.item.state["id"]))
+    for trouble, runs in told.items():
+        text = f"{trouble.meaning} ({trouble.chapter})"
+        yield Finding(listed(runs), False, text, trouble.mend)
 
 
 def _version(program: str) -> str:
