@@ -18,7 +18,7 @@ from tpufleet.paths import LocalPaths
 from tpufleet.plan import wanted_nodes
 from tpufleet.restart import State
 from tpufleet.ssh.fanout import gather
-from tpufleet.text import listed, size
+from tpufleet.text import listed, natural, size
 from tpufleet.troubles import Trouble, find
 
 LOW_DISK = 2 << 30
@@ -127,7 +127,7 @@ def _run_findings(fleet: Fleet, snapshot: Snapshot) -> Iterator[Finding]:
             told.setdefault(trouble, []).append(str(outcome.item.state["id"]))
     for trouble, runs in told.items():
         text = f"{trouble.meaning} ({trouble.chapter})"
-        yield Finding(listed(runs), False, text, trouble.mend)
+        yield Finding(listed(sorted(runs, key=natural)), False, text, trouble.mend)
 
 
 def _version(program: str) -> str:
