@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.answers import check_answers
+
 FLEET = """\
 fleet: {name}
 cloud: {{provider: emulator, emulator: {{create_seconds: 0}}}}
@@ -55,6 +57,11 @@ class Done:
     exit_code: int
     stdout: str
     stderr: str
+
+    def __post_init__(self) -> None:
+        """Whatever a test gets back with `--json` is as the contract says (tpufleet/cli/answers)."""
+        if "--json" in self.words[: self.words.index("--")] if "--" in self.words else "--json" in self.words:
+            check_answers(self.words, self.stdout)
 
     @property
     def json(self) -> Any:

@@ -26,6 +26,7 @@
     ├── RunFailed                    7  a run failed for good
     └── StateError                   8  local state is locked or unreadable
         └── DiskFull                 8  a disk here has no room for it
+            └── NoRoom               8  nor would it have for all that is to come, so that was not begun
 
 An error holds a sentence (what happened), a place (where, if there is one) and a hint (the next command to
 type). `tpufleet.__main__` is the only place that turns one into an exit code.
@@ -172,6 +173,14 @@ class DiskFull(StateError):
         super().__init__(
             f"the disk is full: no room for {path}", hint="make room there, then run the same command again"
         )
+
+
+class NoRoom(DiskFull):
+    """Raised before the bytes come; `needed` and `free` as a person reads them: `3.2 GB`."""
+
+    def __init__(self, path: object, *, needed: str, free: str) -> None:
+        super().__init__(path)
+        self.message = f"too little room at {path}: {needed} are to come, and {free} may be used"
 
 
 class Interrupted(BaseException):

@@ -44,7 +44,6 @@ class LocalPaths:
         self.key = self.state / "key"
         self.journal = self.state / "journal.db"
         self.lock = self.state / "lock"
-        self.home_lock = self.state / "home.lock"  # whoever writes what comes home
         self.watch_lock = self.state / "watch.lock"
         self.people = self.state / "people.json"
         self.people_lock = self.state / "people.lock"  # whoever changes the list of people
@@ -56,6 +55,7 @@ class LocalPaths:
         # another project's, or a test's, may be shared
         self.emulator = Path(os.environ.get(ELSEWHERE) or self.state / "emulator").absolute()
         self.artifacts = self.directory / "artifacts" / fleet
+        self.home_lock = self.artifacts / ".lock"  # whoever writes what comes home, be it for another project
         self.runs = self.artifacts / "runs"
         self.report = self.artifacts / "report" / "index.html"
         self.belongings = self.artifacts / "people"  # of people who agreed

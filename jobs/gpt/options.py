@@ -43,6 +43,7 @@ class Options:
     temperature: float = 1.0
     out: str = "out"
     resume: str | None = None
+    track: str = "none"
 
 
 PRESETS: dict[str, dict[str, object]] = {
@@ -161,6 +162,9 @@ def _parser() -> Parser:
     left.add_argument("--prompt", help=f"to be completed; may be repeated [{PROMPT}]", **parser_prompt)  # pyright: ignore
     add(left, "--length", "bytes of a completion", type=LENGTH, metavar="N")
     add(left, "--temperature", "of a completion; 0 is always the likeliest byte", type=TEMPERATURE, metavar="T")
+    add(
+        left, "--track", "tells the losses to Weights & Biases or trackio as well", choices=("none", "wandb", "trackio")
+    )
     add(left, "--resume", "a checkpoint to go on from, or auto: the newest in the directory", metavar="DIR|auto")
     return parser
 

@@ -35,11 +35,26 @@ def cut(path: Path, step: int) -> None:
     aside.replace(path)
 
 
+def last_step(path: Path) -> int | None:
+    """The last step that was recorded; None where nothing was."""
+    if not path.exists():
+        return None
+    steps = [_step(line) for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)]
+    return max((step for step in steps if step is not None), default=None)
+
+
 def _is_up_to(step: int, line: str) -> bool:
+    at = _step(line)
+    return at is not None and at <= step
+
+
+def _step(line: str) -> int | None:
+    """The step of a whole line; None for one that is half-written or says none."""
     try:
-        return line.endswith("\n") and json.loads(line)["step"] <= step
+        step = json.loads(line)["step"]
     except (ValueError, TypeError, KeyError):
-        return False
+        return None
+    return step if line.endswith("\n") and isinstance(step, int) else None
 
 
 def _json(value: object) -> object:

@@ -10,14 +10,17 @@ import records
 from complete import complete
 from options import Options
 from text import printable
+from track import Tracker
 from training import Training, Windows
 
 
 class Reporter:
     """Evaluates a model and tells: the records get everything, the terminal one line."""
 
-    def __init__(self, out: Path, options: Options, testing: Windows, about: Mapping[str, object]) -> None:
-        self.out, self.options = out, options
+    def __init__(
+        self, out: Path, options: Options, testing: Windows, about: Mapping[str, object], tracker: Tracker | None = None
+    ) -> None:
+        self.out, self.options, self.tracker = out, options, tracker
         self.testing = testing.evenly(options.eval_batch)
         testing.device.sync()  # or XLA would compile the first evaluation with this in it, the next without
         self.about: Mapping[str, object] | None = about  # `setup` in the first record of each start
@@ -32,13 +35,16 @@ class Reporter:
         """Evaluates and tells of this step."""
         train_loss = training.take_train_loss()  # waits for the device: only then has the clock its meaning
         seconds = max(time.monotonic() - self.clock, 1e-9)
-        metrics: dict[str, object] = {"step": training.step, "test_loss": test_loss(training, self.testing)}
+        loss = test_loss(training, self.testing)
+        metrics: dict[str, object] = {"step": training.step, "steps": self.options.steps, "test_loss": loss}
         if train_loss is not None:
             speed = (training.step - self.clock_step) / seconds
             metrics |= {"train_loss": train_loss, "steps_per_second": round(speed, 2)}
         if self.about is not None:
             metrics["setup"], self.about = dict(self.about), None
         records.append(self.out / "metrics.jsonl", metrics)
+        if self.tracker is not None:
+            self.tracker.log(training.step, {name: metrics[name] for name in metrics.keys() - {"step", "steps"}})
         self._let_speak(training)
         print(self._line(metrics), flush=True)
         self.start_clock(training.step)

@@ -23,11 +23,13 @@ import checkpoint
 import device as devices
 import records
 import text
+import track
 from checkpoint import CheckpointError
 from device import DeviceError
 from options import Options, parse_options
 from report import Reporter
 from text import Text, TextError, printable
+from track import TrackError
 from training import Training, Windows, shape_of
 
 
@@ -52,6 +54,7 @@ def train(options: Options) -> int:
         training.restore(saved.model, saved.training)
     say(f"model    {parameters:,} parameters, {f'as of step {training.step}' if saved else 'untrained'}")
 
+    told = records.last_step(out / "metrics.jsonl") if saved else None
     begin_at(out, training.step if saved else None)
     say(f"writing  {out}")
     if training.step >= options.steps:
@@ -67,9 +70,20 @@ def train(options: Options) -> int:
         "text_sha256": source.sha256,
         "resumed_from": training.step if saved else None,
     }
-    reporter = Reporter(out, options, Windows(testing, options.context, device), about)
+    tracker = track.start(options.track, {**asdict(options), "parameters": parameters}, out, told, say)
+    reporter = Reporter(out, options, Windows(testing, options.context, device), about, tracker)
+    try:
+        return go_on(training, reporter, source, checkpoints, fresh=saved is None)
+    finally:
+        if tracker:
+            tracker.finish()
+
+
+def go_on(training: Training, reporter: Reporter, source: Text, checkpoints: Path, *, fresh: bool) -> int:
+    """Trains to the last step or until stopped, telling and saving on the way; returns the exit code."""
+    options, out = training.options, reporter.out
     stop = Stop()
-    if not saved:
+    if fresh:
         reporter.report(training)
     reporter.start_clock(training.step)
     while training.step < options.steps:
@@ -183,7 +197,7 @@ def main() -> int:
     options = parse_options()
     try:
         return train(options)
-    except (TextError, CheckpointError) as error:
+    except (TextError, CheckpointError, TrackError) as error:
         sentence, code = str(error), 2
     except DeviceError as error:
         sentence, code = str(error), 1

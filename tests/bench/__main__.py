@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench import hosts, hundred, startup, transfer
+from tests.bench import board, hosts, hundred, startup, transfer
 from tests.bench.measure import Row, Skipped, table
 from tests.bench.rig import where_possible
 from tests.project import missing
@@ -33,6 +33,7 @@ PARTS = (
     Part("start-up", (), startup.run),
     Part("twenty hosts", ("git",), hosts.run),
     Part("a hundred nodes", ("git",), hundred.run),
+    Part("board", (), board.run),
     Part("transfer", ("git", "ssh", "scp"), transfer.run),
 )
 

@@ -23,6 +23,8 @@ from tpufleet.board.look import Look
 from tpufleet.board.opening import door, invitation
 from tpufleet.board.poll import Poll
 from tpufleet.board.reception import Reception
+from tpufleet.board.records import Points
+from tpufleet.board.scene import Scene
 from tpufleet.board.serve import listen, serving
 from tpufleet.cards import Card
 from tpufleet.errors import TpufleetError
@@ -38,7 +40,7 @@ FORM = "application/x-www-form-urlencoded"
 class Desk:
     """The list of people, and hosts that make an account and a card at once, unless they are told to be in `trouble`.
 
-    `gate` holds up a round of the hosts while it is closed.
+    `gate` holds up a round of the hosts while it is closed. `points` are told by the next look, and no other.
     """
 
     fleet: str = "sherlock"
@@ -48,7 +50,10 @@ class Desk:
     rounds: list[list[str]] = field(default_factory=list[list[str]])
     trouble: TpufleetError | None = None
     unreadable: TpufleetError | None = None
-    seen: Look = field(default_factory=Look)
+    seen: Scene = field(default_factory=Scene)
+    points: list[Points] = field(default_factory=list[Points])
+    logs: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    logs_read: list[str] = field(default_factory=list[str])
     looks: int = 0
     rests: int = 0
     gate: threading.Event = field(default_factory=threading.Event)
@@ -100,7 +105,15 @@ class Desk:
         self.looks += 1
         if self.trouble:
             raise self.trouble
-        return self.seen
+        points, self.points = self.points, []
+        return Look(self.seen, points)
+
+    def log(self, run: str, size: int) -> bytes | None:
+        self.logs_read.append(run)
+        if self.trouble:
+            raise self.trouble
+        log = self.logs.get(run)
+        return None if log is None else log[-size:]
 
     def rest(self) -> None:
         self.rests += 1
@@ -167,6 +180,7 @@ class Open:
     host: str  # the path that lets the host in
     viewer: str | None
     times: Times
+    poll: Poll
 
     def as_host(self) -> Site:
         site = Site(self.site.port)
@@ -216,10 +230,12 @@ def board(
         for worker in (admission, poll):
             worker.start()
             stack.callback(worker.close)
-        stack.enter_context(serving(Board(desk.fleet, reception, poll, entrance).app(), listening, ended))
+        stack.enter_context(
+            serving(Board(desk.fleet, reception, poll, entrance).app(), listening, ended, poll.feed.close)
+        )
         site = Site(listening.getsockname()[1])
         _await_server(site)
-        yield Open(site, desk, book, said, urlsplit(entrance.hosts_page).path, entrance.viewer, times)
+        yield Open(site, desk, book, said, urlsplit(entrance.hosts_page).path, entrance.viewer, times, poll)
         assert not ended.is_set(), "a part of the board ended by itself"
 
 

@@ -8,64 +8,27 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from tests.board.rig import CODE, Desk, Open, board
+from tests.board.visitor import DESK, PHONE, Visitor
 from tests.browser import needs_browser
 from tests.unit.hostile_people import OPENSSH_PRIVATE, ed25519
-from tpufleet.board.look import Chip, HostChips, Look, Piece
+from tpufleet.board.scene import Chip, HostChips, Piece, Scene
 from tpufleet.board.signup import State
 
-PHONE = {"width": 390, "height": 844}
-DESK = {"width": 1280, "height": 800}
 pytestmark = needs_browser
-
-
-class Visitor:
-    """Opens pages, and keeps what the browser complains about."""
-
-    def __init__(self, browser: Browser, opened: Open) -> None:
-        self._browser = browser
-        self._base = f"http://127.0.0.1:{opened.site.port}"
-        self._contexts: list[Any] = []
-        self.complaints: list[str] = []
-
-    def page(self, path: str, **options: Any) -> Page:
-        context = self._browser.new_context(**{"viewport": PHONE, **options})
-        self._contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: self._heard(message.text))
-        page.on("pageerror", lambda error: self._heard(str(error)))
-        page.goto(self._base + path)
-        return page
-
-    def _heard(self, text: str) -> None:
-        if "responded with a status of 422" not in text:
-            self.complaints.append(text)
-
-    def close(self) -> None:
-        for context in self._contexts:
-            context.close()
 
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Open]:
     chips = (Chip("tpu-0-w0:0", "in use", "ada"), Chip("tpu-0-w0:1", "free"))
     pieces = (Piece("ada", "ada-20261121-180000", 300, '"Elementary, my dear', " <b>Watson</b>\n   said he"),)
-    desk = Desk(seen=Look(datetime.now(UTC), (HostChips("tpu-0-w0", chips),), (), pieces))
+    desk = Desk(seen=Scene(datetime.now(UTC), (HostChips("tpu-0-w0", chips),), pieces=pieces))
     with board(tmp_path, desk, approve=True) as opened:
         yield opened
-
-
-@pytest.fixture
-def visitor(browser: Browser, opened: Open) -> Iterator[Visitor]:
-    visitor = Visitor(browser, opened)
-    yield visitor
-    visitor.close()
-    assert visitor.complaints == [], "the browser has nothing to complain of, the policy of the pages included"
 
 
 @pytest.mark.parametrize("scripts", [True, False])
@@ -114,7 +77,7 @@ def test_no_page_is_wider_than_the_screen(visitor: Visitor, opened: Open, size: 
     card = visitor.page(f"/card/{token}", viewport=size)
     expect(card.get_by_role("heading", name="Log in")).to_be_visible(timeout=10_000)
     look = visitor.page("/", viewport=size)
-    expect(look.get_by_text("at work", exact=True)).to_be_visible(timeout=10_000)
+    expect(look.get_by_text("person", exact=True)).to_be_visible(timeout=10_000)
     for page in (host, card, look, visitor.page("/join", viewport=size)):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), page.url
 
@@ -123,14 +86,15 @@ def test_the_board_changes_by_itself_and_completions_are_text(visitor: Visitor, 
     look = visitor.page("/", viewport=DESK)
     expect(look.locator("blockquote")).to_contain_text("<b>Watson</b>", timeout=10_000)
     assert look.locator("blockquote b").count() == 0
-    opened.desk.seen = Look(datetime.now(UTC), (HostChips("tpu-7-w0", (Chip("tpu-7-w0:0", "free", "grace"),)),))
+    opened.desk.seen = Scene(datetime.now(UTC), (HostChips("tpu-7-w0", (Chip("tpu-7-w0:0", "free", "grace"),)),))
     expect(look.get_by_text("grace")).to_be_visible(timeout=10_000)
     expect(look.locator("blockquote")).to_have_count(0)
 
 
 def test_chips_look_alike_whether_they_are_free_or_not(visitor: Visitor) -> None:
     look = visitor.page("/", viewport=PHONE)
-    expect(look.locator(".chip")).to_have_count(2, timeout=10_000)
+    expect(look.locator("#line")).to_have_text("live", timeout=10_000)
+    expect(look.locator(".chip")).to_have_count(2)
     taken, free = look.locator(".chip").all()
     offsets = [
         chip.evaluate("c => c.firstChild.getBoundingClientRect().x - c.getBoundingClientRect().x")

@@ -36,7 +36,6 @@ def desk(config: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FleetDesk]:
     """A desk whose hosts say yes to everything."""
     connect: Any = contextlib.nullcontext
     monkeypatch.setattr(fleetdesk, "apply", lambda *_: Applied())
-    monkeypatch.setattr(fleetdesk, "find_nodes", lambda _: [])
     yield FleetDesk(config, "sherlock", connect)
 
 

@@ -129,6 +129,22 @@ def test_a_host_without_people_tells_nothing_and_a_question_without_a_fleet_is_r
     assert host.error("shared", fleet="../x")["kind"] == "bad-request"
 
 
+def test_curves_are_thinned_to_what_a_picture_needs_and_end_with_the_newest_point(host: Host) -> None:
+    at = train(host, "ada", "ada-20261121-200000")
+    records = [{"step": step, "loss": 1 / (step + 1), "lr": 0.1, "note": "x", "ok": True} for step in range(5000)]
+    odd = ['{"step": 6000, "loss": NaN}', '{"step": -1, "loss": 1}', '{"loss": 7}', '{"step": 1e400, "loss": 1}']
+    lines = [*map(json.dumps, records), *odd, json.dumps({"step": 5000, **{f"m{n}": 1 for n in range(50)}})]
+    (at / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    curves = asked(host)[0]["curves"]
+    steps, values = curves["loss"]
+    assert len(steps) == len(values) <= verb.MOST_POINTS
+    assert steps == sorted(set(steps))
+    assert (steps[-1], values[-1]) == (4999, 1 / 5000)
+    assert {"loss", "lr"} < curves.keys()
+    assert not {"note", "ok", "step"} & curves.keys()
+    assert len(curves) == verb.MOST_METRICS
+
+
 def test_what_is_told_has_an_end(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     at = host.base / "people/ada" / RUN
     line = json.dumps({"step": 1, "prompt": "p" * 9000, "text": "t" * 9000}) + "\n"

@@ -88,7 +88,8 @@ def test_what_a_sweep_stands_for_can_be_looked_at_before(sweeps: Project) -> Non
 
 def test_a_run_that_waits_says_why_and_the_most_urgent_is_next(sweeps: Project) -> None:
     shown = sweeps.run("run", "job", *held(sweeps)).stdout
-    assert "queued: no free chip (tpu-0-w0: 4 of 4 chips in use; 1 before it)" in shown
+    assert "queued: no free chip " in shown
+    assert " tpu-0-w0: 4 of 4 chips in use; 1 before it\n" in shown
     sweeps.run("run", "one", "--priority", "5", *held(sweeps))
     found = states(sweeps, "job") | states(sweeps, "one")
     assert "before it" not in found["one"]["waits"]

@@ -237,7 +237,7 @@ class Stage:
         """No half of anything lies at home once a command has come to its end."""
         state, artifacts = self.project.directory / ".tpufleet", self.project.directory / "artifacts"
         hidden = [path for top in (state, artifacts) for path in top.rglob(".*")]
-        assert [path for path in hidden if path.name not in (".gitignore", ".collected.json")] == []
+        assert [path for path in hidden if path.name not in (".gitignore", ".collected.json", ".lock")] == []
         assert len([*state.glob("bundle-*")]) <= 1, "whoever makes the next one removes the last one"
 
 

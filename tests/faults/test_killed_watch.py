@@ -13,7 +13,7 @@ from tests.project import until
 
 MIRROR = Table.of("""
     state/watch.lock: open
-    state/home.lock: open
+    home/.lock: open
     home/runs/RUN ×2: mkdir
     home/runs/RUN/.collected.json.part: open
     home/runs/RUN/.collected.json ×4: torn rename
@@ -39,7 +39,7 @@ MIRROR = Table.of("""
 
 MEND = Table.of("""
     state/watch.lock: open
-    state/home.lock: open
+    home/.lock: open
     journal.mark: before after
     state/lock ×2: open
     state/bundle ×2: mkdir
@@ -73,7 +73,7 @@ MEND = Table.of("""
 
 COLLECT = Table.of("""
     state/lock: open
-    state/home.lock: open
+    home/.lock: open
     home/runs/RUN: mkdir
     home/runs/RUN/.collected.json.part: open
     home/runs/RUN/.collected.json: torn rename
@@ -99,6 +99,15 @@ COLLECT = Table.of("""
     home/runs.json: torn rename
     home/report/index.html.part: open
     home/report/index.html: torn rename
+    home/report/index.md.part: open
+    home/report/index.md: torn rename
+    home/report/runs.csv.part: open
+    home/report/runs.csv: torn rename
+    home/report/runs.json.part: open
+    home/report/runs.json: torn rename
+    home/report/metrics.csv.part: open
+    home/report/metrics.csv: torn rename
+    home/metrics.parquet: torn rename
     command: end
 """)
 

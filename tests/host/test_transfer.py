@@ -100,6 +100,16 @@ def test_the_manifest_lists_what_is_worth_bringing_home(ended: Host) -> None:
         assert record["sha256"] == hashlib.sha256((whole / record["path"]).read_bytes()).hexdigest()
 
 
+def test_the_manifest_tells_on_demand_what_is_in_the_files_and_always_lists_the_changes_by_hand(ended: Host) -> None:
+    (ended.run_dir("gpt") / "changes.diff").write_text("+print()\n")
+    assert [file["path"] for file in only(ended)["files"]] == ["changes.diff", "log.txt"]
+    assert all("sha256" not in file for file in only(ended)["files"])
+    (found,) = ended.call("manifest", runs=["gpt"], digests=True)["runs"]
+    digests = {file["path"]: file["sha256"] for file in found["files"]}
+    assert digests["log.txt"] == hashlib.sha256(b"hello\n").hexdigest()
+    assert digests["changes.diff"] == hashlib.sha256(b"+print()\n").hexdigest()
+
+
 def test_a_changed_checkpoint_is_noticed_though_hashes_are_remembered(ended: Host) -> None:
     path = write_checkpoint(ended.run_dir("gpt") / "checkpoints", 100)
     assert only(ended)["checkpoints"][0]["verified"]

@@ -28,7 +28,8 @@ def test_each_evaluation_is_a_record_and_the_first_says_what_it_ran_on(trained: 
     metrics = records(out)
     assert [record["step"] for record in metrics] == [0, 10, 20, 30, 40]
     assert "train_loss" not in metrics[0]
-    assert all(set(r) == {"step", "train_loss", "test_loss", "steps_per_second"} for r in metrics[1:])
+    assert all(set(r) == {"step", "steps", "train_loss", "test_loss", "steps_per_second"} for r in metrics[1:])
+    assert {record["steps"] for record in metrics} == {40}  # the last step there will be: time left is told by it
     setup = metrics[0]["setup"]
     assert isinstance(setup, dict)
     assert (setup["device"], setup["threads"], setup["resumed_from"]) == ("cpu", 1, None)

@@ -62,8 +62,8 @@ def run_record(index: int, params: Mapping[str, Any]) -> dict[str, Any]:
                 "n": 1,
                 "host": chip.split(":", maxsplit=1)[0],
                 "chips": [chip],
-                "started": started.isoformat().replace("+00:00", "Z"),
-                "ended": ended.isoformat().replace("+00:00", "Z"),
+                "started": stamp(started),
+                "ended": stamp(ended),
                 "exit_code": 0,
                 "reason": None,
             }
@@ -175,6 +175,8 @@ def write_hostile_home(home: Path) -> Path:
             record[field] = payload
         record |= {"params": {"n": index, payload: payload}, "command": ["python", payload], "chips": [payload]}
         record["attempts"][0] |= {"reason": payload, "host": payload, "chips": [payload]}
+        record["versions"] = {"torch": payload, payload: "1"}
+        (directory / "changes.diff").write_bytes(f"+{payload}\n-{payload}\n".encode("utf-8", "surrogatepass"))
         rows = [{"step": s, "test_loss": 3 - s, payload: s, f"word {payload}": payload} for s in (1, 2)]
         write_lines(directory / "metrics.jsonl", rows)
         write_lines(directory / "completions.jsonl", [{"step": 1, "prompt": payload, "text": payload}])
@@ -185,4 +187,31 @@ def write_hostile_home(home: Path) -> Path:
         records.append(record)
         records.append({**record, "id": payload})
     write_listing(home, records, fleet=PAYLOADS[0])
+    write_nodes(home, [node_record(payload, [payload]) for payload in PAYLOADS])
     return home
+
+
+def node_record(name: str, hosts: Sequence[str], **changes: Any) -> dict[str, Any]:
+    """A v2-8 that was there for ten minutes, as it stands in nodes.json."""
+    return {
+        "name": name,
+        "id": f"id-{name}",
+        "zone": "us-central1-b",
+        "accelerator": "v2-8",
+        "spot": True,
+        "created": stamp(START - timedelta(minutes=1)),
+        "seen": stamp(START + timedelta(minutes=9)),
+        "gone": None,
+        "hosts": list(hosts),
+        "chips_per_host": 4,
+        "usd_per_hour": 4.5,
+        **changes,
+    }
+
+
+def write_nodes(home: Path, nodes: Sequence[Mapping[str, Any]]) -> None:
+    (home / "nodes.json").write_text(json.dumps({"schema": 1, "fleet": "sherlock", "nodes": list(nodes)}))
+
+
+def stamp(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")

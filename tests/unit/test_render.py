@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tpufleet.cli.follow import summary
-from tpufleet.cli.render import age, chip_words, metric_words, number, state_words
+from tpufleet.cli.render import age, chip_row, metric_words, number, state_words
 from tpufleet.text import counted, natural, size
 
 
@@ -60,17 +60,29 @@ def test_many_runs_are_summed_up_in_a_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chip", "words"),
+    ("chip", "row"),
     [
-        ({"state": "free"}, ""),
-        ({"run": "gpt-seed0", "pid": 812, "user": "tpu", "command": "python3 train.py"}, "gpt-seed0 (pid 812)"),
-        ({"user": "lestrade", "pid": 90, "command": "python3 x.py"}, "lestrade: python3 x.py (pid 90)"),
+        ({"state": "free"}, ("free", "", "", "", "", "", "")),
         (
-            {"run": "gpt", "pid": 1, "hbm_used": 3_200_000_000, "hbm_total": 17_179_869_184, "duty_pct": 77.6},
-            "gpt (pid 1), HBM 3.2 GB of 17.2 GB, 78 % busy",
+            {"state": "run", "run": "gpt-seed0", "pid": 812, "user": "tpu", "command": "python3 train.py"},
+            ("run", "gpt-seed0", "", "", "812", "", ""),
         ),
-        ({"suspect": True}, "suspect: the TPU's initialisation failed on it"),
+        (
+            {"state": "person", "user": "lestrade", "pid": 90, "command": "python3 x.py"},
+            ("person", "lestrade", "", "", "90", "python3 x.py", ""),
+        ),
+        ({"state": "free", "seat": "ada"}, ("seat", "ada", "", "", "", "", "")),
+        (
+            {"state": "run", "run": "g", "hbm_used": 3_200_000_000, "hbm_total": 17_179_869_184, "duty_pct": 77.6},
+            ("run", "g", "3.2/17.2 GB", "78 %", "", "", ""),
+        ),
     ],
 )
-def test_a_chip_says_who_is_on_it_and_how_busy_it_is_where_that_is_known(chip: dict[str, Any], words: str) -> None:
-    assert chip_words(chip) == words
+def test_a_chip_says_who_is_on_it_and_how_busy_it_is_where_that_is_known(
+    chip: dict[str, Any], row: tuple[str, ...]
+) -> None:
+    assert chip_row("tpu-0-w0:1", chip) == ("tpu-0-w0:1", *row)
+
+
+def test_a_chip_that_failed_says_so() -> None:
+    assert chip_row("tpu-0-w0:1", {"state": "free", "suspect": True})[-1].startswith("suspect: ")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
+import json
 import os
 import re
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +18,18 @@ import pytest
 from tests.unit.report_data import PAYLOADS, PROMPT, run_record, write_home, write_hostile_home, write_listing
 from tpufleet import report
 from tpufleet.errors import StateError
+from tpufleet.report.html import DOWNLOADS
+from tpufleet.report.page import _FIRST, _SCRIPTS  # pyright: ignore[reportPrivateUsage] - what may run, and nothing else
 from tpufleet.report.text import clean
 
+OWN = resources.files("tpufleet.report")
 VOID = {"meta", "br", "hr", "col"}
 HARMLESS = set(
     re.findall(
         r"\w+",
         """html head meta title style body header main section footer aside article nav figure figcaption div p a span
         h1 h2 h3 h4 ul li table thead tbody tr th td details summary dl dt dd b strong small code pre blockquote
-        svg g path line text tspan""",
+        svg g path line text tspan rect circle noscript script""",
     )
 )
 
@@ -36,6 +43,7 @@ class Page(HTMLParser):
         self.texts: list[str] = []
         self.declarations: list[str] = []
         self.open: list[str] = []
+        self.raw: list[tuple[dict[str, str], str]] = []  # scripts and styles with what is in them
         self.feed(markup)
         self.close()
 
@@ -49,7 +57,10 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.texts.append(data)
+        if self.open and self.open[-1] in ("script", "style"):
+            self.raw.append((self.elements[-1][1] | {"tag": self.open[-1]}, data))
+        else:
+            self.texts.append(data)
 
     def handle_comment(self, data: str) -> None:
         self.declarations.append(data)
@@ -70,7 +81,7 @@ def written(home: Path) -> Page:
 
 
 def table_rows(markup: str) -> list[str]:
-    table = re.search(r'<table class="runs">.*?</table>', markup, re.DOTALL)
+    table = re.search(r'<table class="runs sortable">.*?</table>', markup, re.DOTALL)
     assert table
     return re.findall(r"<tr.*?</tr>", table[0].split("</thead>")[1], re.DOTALL)
 
@@ -116,12 +127,18 @@ def test_the_same_input_gives_the_same_page(tmp_path: Path) -> None:
     assert report.write(write_home(tmp_path / "two")).read_bytes() == first
 
 
-def test_the_page_needs_no_network_and_no_script(tmp_path: Path) -> None:
-    markup = report.write(write_home(tmp_path / "home")).read_text(encoding="utf-8")
-    page = Page(markup)
-    policies = [a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
-    assert policies == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
-    assert "http:" not in markup and "https:" not in markup and "url(" not in markup
+def test_the_page_needs_no_network_and_runs_only_what_its_policy_names(tmp_path: Path) -> None:
+    page = written(write_home(tmp_path / "home"))
+    (policy,) = [a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    hashes = {
+        tag: set(re.findall(rf"{tag}-src ((?:'sha256-[^']+' ?)+)", policy)[0].split()) for tag in ("script", "style")
+    }
+    assert policy.startswith("default-src 'none';") and "unsafe" not in policy and "http" not in policy
+    for tag in ("script", "style"):
+        texts = [text for attributes, text in page.raw if attributes["tag"] == tag and "type" not in attributes]
+        digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts)
+        assert {f"'sha256-{digest}'" for digest in digests} == hashes[tag]
+    assert not any("url(" in text for attributes, text in page.raw if attributes["tag"] == "style")
     assert_inert(page)
 
 
@@ -132,7 +149,11 @@ def test_headings_are_in_order_and_every_link_leads_somewhere(tmp_path: Path) ->
     assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
-    assert {a["href"].removeprefix("#") for a in page.all("a")} <= set(ids)
+    hrefs = {a["href"] for a in page.all("a")}
+    assert {href.removeprefix("#") for href in hrefs if href.startswith("#")} <= set(ids)
+    beside = {href for href in hrefs if not href.startswith("#")}
+    assert beside == set(DOWNLOADS)
+    assert beside <= set(os.listdir(tmp_path / "home/report"))  # noqa: PTH208 - names are all that is asked
 
 
 def assert_inert(page: Page) -> None:
@@ -143,8 +164,15 @@ def assert_inert(page: Page) -> None:
         for name, value in attributes.items():
             assert not name.startswith("on") and name not in ("style", "src", "xlink:href"), (tag, name)
             if name == "href":
-                assert re.fullmatch(r"#[a-z0-9._=+-]+", value)
-    assert len(page.all("style")) == len(page.all("title")) - len(page.all("path", "curve")) == 1
+                assert re.fullmatch(r"#[a-z0-9._=+-]+", value) or value in DOWNLOADS
+    own = [Path(str(OWN / name)).read_text(encoding="utf-8") for name in _SCRIPTS]
+    assert [text for attributes, text in page.raw if attributes["tag"] == "script" and "type" not in attributes] == [
+        _FIRST,
+        *own,
+    ]
+    (told,) = [text for attributes, text in page.raw if attributes.get("type") == "application/json"]
+    assert not set("<>&") & set(told)
+    json.loads(told)
     assert {a["http-equiv"] for a in page.all("meta") if "http-equiv" in a} == {"Content-Security-Policy"}
 
 
@@ -179,7 +207,10 @@ def test_a_fleet_without_runs_has_a_page_too(tmp_path: Path) -> None:
 def test_more_runs_than_there_are_marks_leave_the_rest_grey(tmp_path: Path) -> None:
     page = written(write_home(tmp_path / "home", runs=20, points=3))
     assert "The best 16 are marked, the other 4 are grey." in page.text
-    assert len(page.all("g", "grey")) == 4 * 3
+    labelled = re.search(
+        r'<div class="chart labelled">.*?</svg></div>', (tmp_path / "home/report/index.html").read_text()
+    )
+    assert labelled and labelled[0].count('class="run grey"') == 4
 
 
 def test_an_old_page_is_replaced_and_nothing_else_is_left_beside_it(tmp_path: Path) -> None:
@@ -188,7 +219,7 @@ def test_an_old_page_is_replaced_and_nothing_else_is_left_beside_it(tmp_path: Pa
     (home / "report/index.html").write_text("old")
     path = report.write(home)
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert os.listdir(path.parent) == ["index.html"]  # noqa: PTH208 - hidden files count
+    assert sorted(os.listdir(path.parent)) == sorted(["index.html", *DOWNLOADS])  # noqa: PTH208 - hidden files count
 
 
 def test_a_home_that_is_not_there_is_an_error_with_the_next_command(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import resources
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -19,25 +18,25 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tpufleet.board.board_page import board_page
+from tpufleet.board.files import FILES, file
 from tpufleet.board.guard import Guard
 from tpufleet.board.host_page import Guests, host_page
+from tpufleet.board.live import Live
+from tpufleet.board.logs import Logs
 from tpufleet.board.pages import join_page, leading_page, said_page, visit_page
 from tpufleet.board.poll import Poll
 from tpufleet.board.reception import Reception
+from tpufleet.board.scene import Scene
 from tpufleet.board.signup import Form, same
+from tpufleet.board.wall_page import wall_page
 from tpufleet.errors import TpufleetError
 
 LARGEST_FORM = 400_000  # of 100 kB, with each byte as %XX
 FORM_S = 20.0
+UNSEEN = ("Not here", "Open the link to the board that you were given.")
 FIELDS = 600  # the host's page names everybody who waits
 # With no-referrer, browsers send forms with `Origin: null`, which tells nothing; to our own pages only, it is as good.
 FORMS = {"referrer-policy": "same-origin"}
-FILES = {
-    "/board.css": ("tpufleet.board", "board.css", "text/css"),
-    "/cards.css": ("tpufleet.report", "cards.css", "text/css"),
-    "/board.js": ("tpufleet.board", "board.js", "text/javascript"),
-    "/icon.svg": ("tpufleet.board", "icon.svg", "image/svg+xml"),
-}
 
 
 @dataclass(frozen=True)
@@ -75,10 +74,14 @@ class Board:
         self._reception = reception
         self._poll = poll
         self._door = door
+        self._live = Live(poll.feed, poll.touch)
+        self._logs = Logs(poll.log)
+        self._pages: dict[Callable[[str, Scene], str], tuple[Scene, str]] = {}
 
     def app(self) -> ASGIApp:
         pages: list[tuple[str, str, Callable[[Request], Response]]] = [
             ("/", "GET", self._board),
+            ("/wall", "GET", self._wall),
             ("/view/{token}", "GET", self._viewer),
             ("/join", "GET", self._join),
             ("/card/{token}", "GET", self._card),
@@ -86,6 +89,7 @@ class Board:
             ("/host/{token}", "GET", self._enter),
         ]
         routes = [Route(path, page, methods=[method]) for path, method, page in pages]
+        routes += [Route("/live", self._stream, methods=["GET"]), Route("/log/{run}", self._log, methods=["GET"])]
         routes += [Route("/join", self._joined, methods=["POST"]), Route("/host", self._decided, methods=["POST"])]
         routes += [Route(path, _file, methods=["GET"]) for path in FILES]
         handlers = {HTTPException: _no_page, TpufleetError: _trouble, Exception: _broken}
@@ -94,9 +98,31 @@ class Board:
     # --------------------------------------------------------------------------------------------------- the board
 
     def _board(self, request: Request) -> Response:
-        if not self._may_look(request):
-            return HTMLResponse(said_page("Not here", "Open the link to the board that you were given."), 403)
-        return _unless_known(request, board_page(self._fleet, self._poll.latest()))
+        self._only_viewers(request)
+        return _unless_known(request, self._drawn(board_page))
+
+    def _wall(self, request: Request) -> Response:
+        self._only_viewers(request)
+        return _unless_known(request, self._drawn(wall_page))
+
+    def _drawn(self, page: Callable[[str, Scene], str]) -> str:
+        """A page of the newest scene, made once for all who ask for it until there is a newer one."""
+        scene = self._poll.latest()
+        drawn = self._pages.get(page)
+        if drawn is None or drawn[0] is not scene:
+            drawn = self._pages[page] = scene, page(self._fleet, scene)
+        return drawn[1]
+
+    async def _stream(self, request: Request) -> Response:
+        self._only_viewers(request)
+        return self._live.answer(request)
+
+    async def _log(self, request: Request) -> Response:
+        self._only_viewers(request)
+        text = await self._logs.tail(request.path_params["run"])
+        if text is None:
+            raise HTTPException(404)
+        return _unless_known(request, text, kind="text/plain")
 
     def _viewer(self, request: Request) -> Response:
         viewer = self._door.viewer
@@ -106,10 +132,11 @@ class Board:
         answer.set_cookie(self._cookie("view"), viewer, httponly=True, samesite="lax", secure=self._door.secure)
         return answer
 
-    def _may_look(self, request: Request) -> bool:
+    def _only_viewers(self, request: Request) -> None:
         viewer = self._door.viewer
         shown = request.cookies.get(self._cookie("view"), "")
-        return viewer is None or same(shown, viewer) or self._is_host(request)
+        if not (viewer is None or same(shown, viewer) or self._is_host(request)):
+            raise HTTPException(403, UNSEEN[1])
 
     # ----------------------------------------------------------------------------------------------- signing up
 
@@ -214,18 +241,19 @@ def _address(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def _unless_known(request: Request, page: str, headers: dict[str, str] | None = None) -> Response:
+def _unless_known(
+    request: Request, page: str, headers: dict[str, str] | None = None, kind: str = "text/html"
+) -> Response:
     """The page, or that it is the one that the browser has: who looks every few seconds mostly sees nothing new."""
     tag = f'"{hashlib.sha256(page.encode()).hexdigest()[:32]}"'
     tagged = {**(headers or {}), "etag": tag, "cache-control": "no-cache, private"}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=tagged)
-    return HTMLResponse(page, headers=tagged)
+    return Response(page, headers=tagged, media_type=kind)
 
 
 def _file(request: Request) -> Response:
-    package, name, kind = FILES[request.url.path]
-    text = resources.files(package).joinpath(name).read_text(encoding="utf-8")
+    text, kind = file(request.url.path)
     return Response(text, media_type=kind, headers={"cache-control": "max-age=3600"})
 
 
@@ -243,7 +271,8 @@ _SAID = {
 async def _no_page(request: Request, error: Exception) -> Response:
     del request
     assert isinstance(error, HTTPException)  # noqa: S101 - the only type it is registered for
-    title, text = _SAID.get(error.status_code, ("That didn't work", "Go back, and try again."))
+    said = _SAID.get(error.status_code, ("That didn't work", "Go back, and try again."))
+    title, text = UNSEEN if error.detail == UNSEEN[1] else said
     return HTMLResponse(said_page(title, text), error.status_code)
 
 

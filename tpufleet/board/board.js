@@ -1,23 +1,56 @@
-// Looks again every few seconds, and exchanges what is in <main> when something is new; nothing jumps, nothing is lost.
+// The board, live: its lists, the curves, and moments that grow older.
 "use strict";
-let tag = null;
 
-async function look() {
-  if (document.hidden) return;
-  try {
-    const answer = await fetch(location.pathname, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
-    document.body.classList.toggle("stale", answer.status >= 400);
-    if (answer.status !== 200) return;
-    tag = answer.headers.get("ETag");
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
-    const shown = document.querySelector("main");
-    if (fresh.innerHTML !== shown.innerHTML && !shown.contains(document.activeElement)) shown.replaceWith(fresh);
-    else if (fresh.innerHTML !== shown.innerHTML) tag = null; // somebody is about to press a button: not under their finger
-  } catch {
-    document.body.classList.add("stale"); // the board was closed, or the network is gone
+(() => {
+  let shown = null;
+  const placeAgain = (list) => { live.place(list); sift(list); };
+  const runs = window.tpufleetRuns(placeAgain), pieces = window.tpufleetPieces((list) => live.place(list));
+  const section = document.querySelector(".of-curves");
+  const drawer = window.tpufleetDrawer({ opened: (run) => shown?.pick(run), closed: () => shown?.pick(null) });
+
+  function sift(list) {
+    if (list === "runs") runs.sift();
+    if (list === "pieces") pieces.sift();
   }
-}
 
-setInterval(look, 3000);
-document.addEventListener("visibilitychange", look);
-look();
+  /** News for the curves, whose place shows once there are any. */
+  function draw(message, whole) {
+    if (!shown && !Object.keys(message.curves || {}).length && !whole) return;
+    if (!shown) {
+      section.hidden = false;
+      shown = window.tpufleetCurves(document.getElementById("curves"), { main: "test_loss" });
+    }
+    if (whole) shown.set(message.runs || {}, message.curves || {});
+    else shown.add(message.runs || {}, message.curves || {}, message.anew || []);
+  }
+
+  const live = window.tpufleetLive({
+    lists: ["hosts", "runs", "pieces", "happenings"],
+    arrange: { runs: (ids) => runs.arrange(ids, (id) => live.part(id)), pieces: pieces.arrange },
+    told: draw,
+    changed: (lists) => { lists.forEach(sift); drawer.again(); tick(); },
+  });
+
+  const UNITS = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"], [1, "s", 0, ""]];
+
+  function lasted(seconds) {
+    const [size, unit, less, lesser] = UNITS.find(([size]) => seconds >= size) || UNITS[3];
+    const whole = Math.floor(seconds / size), rest = less > 1 ? Math.floor((seconds % size) / less) : 0;
+    return rest && whole < 10 ? `${whole} ${unit} ${rest} ${lesser}` : `${whole} ${unit}`;
+  }
+
+  function tick() {
+    if (document.hidden) return;
+    for (const time of document.querySelectorAll("time[data-tick]")) {
+      const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(time.dateTime)) / 1000));
+      const said = time.dataset.tick === "for" ? `for ${lasted(seconds)}` : seconds < 10 ? "just now" : `${lasted(seconds)} ago`;
+      if (time.textContent !== said) time.textContent = said;
+      if (!time.title) time.title = time.dateTime;
+    }
+  }
+
+  setInterval(tick, 1000);
+  document.addEventListener("visibilitychange", tick);
+  tick();
+  sift("pieces");
+})();

@@ -1,87 +1,108 @@
-"""The board itself: who sits at which chip, and what the models write, to be read from the back of the room."""
+"""The board itself: what each chip does, how the runs fare, what the models write, to be read from the back of a room.
+
+It is whole without scripts, but for the curves; with them, its parts are exchanged as they change.
+"""
 
 from __future__ import annotations
 
-from tpufleet.board.look import Chip, HostChips, Look, Piece
-from tpufleet.board.markup import page
-from tpufleet.report.html import Element, el
-from tpufleet.report.text import count
+from collections.abc import Sequence
+
+from tpufleet.board.markup import page, to
+from tpufleet.board.parts import Item, draw, head, part_id
+from tpufleet.board.run_row import COLUMNS
+from tpufleet.board.scene import Scene
+from tpufleet.report.html import Child, Element, el
 
 REFRESH_S = 5
+STYLES = ("/uPlot.min.css", "/curves.css", "/live.css")
+PLOT_SCRIPTS = ("/uPlot.iife.min.js", "/curves_numbers.js", "/curves_picture.js", "/curves.js")
+SCRIPTS = (*PLOT_SCRIPTS, "/live.js", "/drawer.js", "/runs.js", "/pieces.js", "/board.js")
 
 
-def board_page(fleet: str, look: Look) -> str:
+def board_page(fleet: str, scene: Scene) -> str:
+    """The page of `fleet`, as a whole document."""
     return page(
         fleet,
+        el("a", "Skip to the runs", href="#runs-title", class_="skip"),
+        el(
+            "header",
+            el("h1", fleet),
+            el("p", "not live", id="line", class_="line", title="whether news arrive by themselves"),
+            el("nav", to("/wall", "Wall"), aria_label="Pages"),
+            head(scene),
+            class_="top",
+        ),
         el(
             "main",
-            el("header", el("h1", fleet), el("p", _summary(look), class_="lead", role="status")),
-            el("p", f"Nothing newer is known: {look.problem}", class_="error") if look.problem else None,
-            el("div", [_host(host) for host in look.hosts], class_="hosts"),
-            _standing(look.standing),
-            _completions(look.pieces),
-            class_="wide",
+            _section("chips", "Chips", el("div", _parts("hosts", scene.hosts), id="hosts", class_="hosts")),
+            _section("runs", "Runs", _runs_tools(), _runs(scene)),
+            _section("curves", "Curves", el("div", id="curves"), hidden=True),
+            _section("pieces", "What the models write", _pieces_tools(), _pieces(scene)),
+            _section("happenings", "Events", _happenings(scene)),
         ),
         refresh_s=REFRESH_S,
-        live=True,
+        scripts=SCRIPTS,
+        styles=STYLES,
+        kind="live",
     )
 
 
-def _summary(look: Look) -> str:
-    if look.at is None:
-        return "Looking …"
-    chips = [chip for host in look.hosts for chip in host.chips]
-    busy = sum(chip.state != "free" for chip in chips)
-    seats = len({chip.seat for chip in chips if chip.seat})
-    words = [count(len(chips), "chip"), f"{busy} at work", count(seats, "person has a seat", "people have seats")]
-    return " · ".join(words) if chips else "No host is there yet."
+def _section(name: str, title: str, *content: Child, hidden: bool = False) -> Element:
+    heading = el("h2", title, id=f"{name}-title", tabindex=-1)
+    return el("section", heading, content, aria_labelledby=f"{name}-title", class_=f"of-{name}", hidden=hidden)
 
 
-def _host(host: HostChips) -> Element:
-    problem = el("p", host.problem, class_="error") if host.problem else None
+def _parts(name: str, items: Sequence[Item]) -> list[Child]:
+    """The elements of a list, each id once."""
+    return list({part_id(name, item): draw(name, item) for item in items}.values())
+
+
+def _runs(scene: Scene) -> Element:
+    names = [el("th", column, scope="col", role="columnheader", data_label=column) for column in COLUMNS]
     return el(
-        "section",
-        el("h2", host.name),
-        problem,
-        el("ul", [_chip(chip) for chip in host.chips], class_="chips") if host.chips else None,
-        class_="host",
+        "table",
+        el("thead", el("tr", names, role="row"), role="rowgroup"),
+        el("tbody", _parts("runs", scene.runs), id="runs", role="rowgroup"),
+        role="table",
+        aria_labelledby="runs-title",
+        class_="table",
     )
 
 
-def _chip(chip: Chip) -> Element:
-    number = el("span", chip.name.rpartition(":")[2], class_="number", title=chip.name)
-    works = chip.state != "free"
-    if not works and not chip.seat:
-        return el("li", number, el("span", "free", class_="state"), class_="chip free")
-    guest = el("span", f"now: {chip.who}", class_="help") if chip.seat and chip.who else None
+def _runs_tools() -> Element:
+    """What only scripts can do is hidden until they run."""
     return el(
-        "li",
-        number,
-        el("strong", chip.seat or chip.who or "somebody"),
-        guest,
-        el("span", "at work" if works else "idle", class_="state"),
-        class_="chip works" if works else "chip",
+        "p",
+        el("label", "Filter the runs", for_="runs-filter", class_="unseen"),
+        el("input", type="search", id="runs-filter", placeholder="name, state, chip …"),
+        el("label", "Order", for_="runs-order", class_="unseen"),
+        el("select", id="runs-order"),
+        el("span", id="runs-count", class_="help"),
+        class_="tools",
+        hidden=True,
     )
 
 
-def _standing(names: tuple[str, ...]) -> Element | None:
-    return el("p", f"Without a seat: {', '.join(names)}", class_="standing") if names else None
+def _pieces(scene: Scene) -> Element:
+    return el("div", _parts("pieces", scene.pieces), id="pieces", class_="pieces")
 
 
-def _completions(pieces: tuple[Piece, ...]) -> Element | None:
-    if not pieces:
-        return None
+def _pieces_tools() -> Element:
+    def choice(name: str, title: str, *options: Element) -> list[Child]:
+        return [el("label", title, for_=name, class_="unseen"), el("select", options, id=name)]
+
     return el(
-        "section", el("h2", "What the models write"), el("div", [_piece(piece) for piece in pieces], class_="pieces")
+        "p",
+        choice("pieces-prompt", "Prompt", el("option", "All prompts", value="")),
+        choice("pieces-who", "Who", el("option", "All runs and people", value="")),
+        choice(
+            "pieces-step", "Steps", el("option", "Newest step of each run", value="newest"), el("option", "All steps")
+        ),
+        el("button", "", type="button", id="pieces-new", hidden=True),
+        class_="tools",
+        hidden=True,
     )
 
 
-def _piece(piece: Piece) -> Element:
-    step = "" if piece.step is None else f" · step {piece.step:,}"
-    prompt = el("span", piece.prompt, class_="prompt") if piece.prompt else None
-    return el(
-        "article",
-        el("blockquote", prompt, piece.text),
-        el("p", el("strong", piece.person), f" · {piece.run}{step}", class_="help"),
-        class_="piece",
-    )
+def _happenings(scene: Scene) -> Element:
+    return el("ol", _parts("happenings", scene.happenings), id="happenings", class_="happenings")

@@ -57,6 +57,10 @@ class Desk(Protocol):
         """The fleet as it is now."""
         ...
 
+    def log(self, run: str, size: int) -> bytes | None:
+        """The last `size` bytes of the log of a run of the fleet; None for a run that the last look didn't find."""
+        ...
+
     def rest(self) -> None:
         """Nobody looks any more: let go of what only looking needs."""
         ...

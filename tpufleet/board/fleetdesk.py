@@ -7,19 +7,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from tpufleet.board.desk import Admitted, Listed
-from tpufleet.board.look import Look, look_of
-from tpufleet.errors import ConfigError, TpufleetError, UsageError
-from tpufleet.model import Host, Person
+from tpufleet.board.fleetlook import FleetLook
+from tpufleet.board.look import Look
+from tpufleet.errors import ConfigError, TpufleetError, Unreachable, UsageError
+from tpufleet.model import Person
 from tpufleet.ops.accounts import apply
 from tpufleet.ops.cards import cards_of
 from tpufleet.ops.fleet import Fleet
-from tpufleet.ops.observe import find_nodes, hosts_of, probe
 from tpufleet.ops.people import People, opened
+from tpufleet.ops.runs import Located, read_log
 from tpufleet.people import is_over
-from tpufleet.ssh.fanout import gather
 
 COMMAND = "board"
 
@@ -33,6 +32,7 @@ class FleetDesk:
         self._connect = connect
         self._looking = contextlib.ExitStack()  # the connections of whoever looks, kept from look to look
         self._seen: Fleet | None = None
+        self._look = FleetLook()
 
     @property
     def fleet(self) -> str:
@@ -79,16 +79,22 @@ class FleetDesk:
     def look(self) -> Look:
         try:
             fleet = self._seen = self._seen or self._looking.enter_context(self._connect())
-            hosts = hosts_of(fleet, find_nodes(fleet))
-            views = probe(fleet, hosts)
             with opened(self._config, COMMAND, dry_run=True) as people:
                 sharing = {str(person.name) for person in people.persons if person.share}
-                heard = [view.host for view in views if view.probe and not view.error]
-                answers = _shared(fleet, heard) if sharing else []
-                return look_of(views, answers, people.seating, sharing)
+                seating = people.seating
+            return self._look.look(fleet, seating, sharing)
         except TpufleetError:
             self.rest()  # the next look begins anew: with the file as it is then, and with new connections
             raise
+
+    def log(self, run: str, size: int) -> bytes | None:
+        place, fleet = self._look.place(run), self._seen
+        if place is None:
+            return None
+        if fleet is None:
+            raise Unreachable("nobody looks at the fleet at the moment")
+        host, state = place
+        return b"".join(read_log(fleet, Located(state, host), offset=-size, follow=False))
 
     def rest(self) -> None:
         self._seen = None
@@ -104,12 +110,3 @@ def _is_here(people: People, name: str) -> bool:
 def _former(people: People) -> set[str]:
     """Names that had an account and are not in the list."""
     return {*people.memory.uids, *people.revoked} - {str(person.name) for person in people.persons}
-
-
-def _shared(fleet: Fleet, hosts: Sequence[Host]) -> list[Mapping[str, Any]]:
-    """What each host's people show; a host that doesn't answer shows nothing this time."""
-
-    def ask(host: Host) -> Mapping[str, Any]:
-        return fleet.agent(host).ask("shared", {"fleet": str(fleet.spec.fleet)})
-
-    return [outcome.unwrap() for outcome in gather(hosts, ask) if outcome.error is None]

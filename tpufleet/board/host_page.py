@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tpufleet.board.markup import form, page, to
+from tpufleet.board.markup import AGAIN, form, page, to
 from tpufleet.board.reception import Stage, Visit
 from tpufleet.board.signup import Invitation, SignUp, State
 from tpufleet.publickey import fingerprint
@@ -41,7 +41,7 @@ def host_page(fleet: str, invitation: Invitation | None, link: str, guests: Gues
             class_="narrow",
         ),
         refresh_s=REFRESH_S,
-        live=True,
+        scripts=AGAIN,
     )
 
 

@@ -140,7 +140,7 @@ def visit_page(fleet: str, visit: Visit) -> str:
             "can change that.",
             class_="keep",
         )
-        return page(f"{fleet}: the card of {name}", note, card_element(visit.card), card=True)
+        return page(f"{fleet}: the card of {name}", note, card_element(visit.card), styles=("/cards.css",))
     title, text = _STAGES[visit.stage]
     waits = visit.stage in (Stage.WAITING, Stage.COMING)
     return page(

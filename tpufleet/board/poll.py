@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from tpufleet.board.desk import Desk
-from tpufleet.board.look import Look
+from tpufleet.board.feed import Feed
+from tpufleet.board.scene import Scene
 from tpufleet.errors import TpufleetError
 
 EVERY_S = 5.0
@@ -17,7 +17,7 @@ INTEREST_S = 30.0  # for which somebody who has looked is taken to look on
 
 
 class Poll:
-    """The newest look, kept by a thread; `ended` is called when that ends, as it should or by a bug."""
+    """Looks in a thread, and tells the `feed` of it; `ended` is called when that ends, as it should or by a bug."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Poll:
         self._every_s = every_s
         self._clock = clock
         self._state = threading.Condition()
-        self._look = Look()
+        self.feed = Feed()
         self._asked: float | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="poll", daemon=True)
@@ -46,12 +46,21 @@ class Poll:
             self._state.notify_all()
         self._thread.join(CLOSE_S)
 
-    def latest(self) -> Look:
-        """The newest look there is; asking for it is what keeps looks coming."""
+    def latest(self) -> Scene:
+        """The newest scene there is; asking for it is what keeps looks coming."""
+        self.touch()
+        return self.feed.scene
+
+    def touch(self) -> None:
+        """Somebody looks."""
         with self._state:
             self._asked = self._clock()
             self._state.notify_all()
-            return self._look
+
+    def log(self, run: str, size: int) -> bytes | None:
+        """The last bytes of a run's log, as the desk has it."""
+        self.touch()
+        return self._desk.log(run, size)
 
     def _work(self) -> None:
         try:
@@ -63,11 +72,10 @@ class Poll:
 
     def _round(self) -> None:
         try:
-            look = self._desk.look()
+            self.feed.take(self._desk.look())
         except TpufleetError as error:
-            look = replace(self._look, problem=str(error))
+            self.feed.trouble(str(error))
         with self._state:
-            self._look = look
             self._state.wait_for(lambda: self._closed, self._every_s)
 
     def _await_interest(self) -> bool:

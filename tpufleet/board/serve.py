@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, cast
 
 import h11
@@ -19,6 +19,7 @@ from tpufleet.errors import UsageError
 AT_ONCE = 300  # connections; a full room has a few each
 SPARE = 100  # more, for those that are on their way out
 GRACE_S = 2
+VANISHED_S = 60
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -51,6 +52,7 @@ class Roomy(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
+        _give_up_on_who_vanished(transport)
         if len(self.connections) < AT_ONCE:
             return
         others = cast("set[Roomy]", self.connections) - {self}
@@ -62,9 +64,23 @@ class Roomy(H11Protocol):
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing()
 
 
+def _give_up_on_who_vanished(transport: asyncio.Transport) -> None:
+    """Let the kernel end a connection whose other end acknowledges nothing: a laptop that was closed, say. (It would
+    take a quarter of an hour by itself; macOS has no such option.)"""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        with contextlib.suppress(OSError):  # it may be gone already
+            connection: socket.socket = transport.get_extra_info("socket")
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_S * 1000)
+
+
 @contextlib.contextmanager
-def serving(app: ASGIApp, listening: socket.socket, ended: threading.Event) -> Generator[None]:
-    """Serve `app` in a thread until the context is left; `ended` is set when it ends."""
+def serving(
+    app: ASGIApp, listening: socket.socket, ended: threading.Event, closing: Callable[[], None]
+) -> Generator[None]:
+    """Serve `app` in a thread until the context is left; `ended` is set when it ends.
+
+    `closing` is called before: it ends answers that would go on for ever.
+    """
     config = uvicorn.Config(
         app,
         http=Roomy,
@@ -93,6 +109,7 @@ def serving(app: ASGIApp, listening: socket.socket, ended: threading.Event) -> G
     try:
         yield
     finally:
+        closing()
         server.should_exit = True
         thread.join(GRACE_S + 3)
         listening.close()

@@ -20,12 +20,14 @@ from tpufleet.cli import (
     init,
     logs,
     people,
+    report,
     run,
     runs,
     ssh,
     status,
     stop,
     sync,
+    top,
     watch,
     workshop,
 )
@@ -77,10 +79,12 @@ app.command("exec")(exec_.exec_)
 app.command("sync")(sync.sync)
 app.command("run")(run.run)
 app.command("runs")(runs.runs)
+app.command("top")(top.top)
 app.command("logs")(logs.logs)
 app.command("stop")(stop.stop)
 app.command("watch")(watch.watch)
 app.command("collect")(collect.collect)
+app.command("report")(report.report)
 app.add_typer(people.app, name="people")
 app.command("board")(board.board)
 app.add_typer(workshop.app, name="workshop")

@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from tpufleet.cli import completion
 from tpufleet.cli.session import Session
 from tpufleet.errors import UsageError
 from tpufleet.model import Scalar
@@ -14,7 +15,15 @@ from tpufleet.names import Duration, ParamName
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; touch nothing.")]
-On = Annotated[str, typer.Option("--on", metavar="SEL", help="Hosts or nodes, comma-separated; * and ? match.")]
+On = Annotated[
+    str,
+    typer.Option(
+        "--on",
+        metavar="SEL",
+        help="Hosts or nodes, comma-separated; * and ? match.",
+        autocompletion=completion.hosts_listed,
+    ),
+]
 
 GLOBAL_FLAGS = frozenset({"--json", "--quiet", "-q", "--no-color"})
 GLOBAL_VALUES = frozenset({"--config", "-c"})

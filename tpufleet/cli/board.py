@@ -110,7 +110,7 @@ def _serve(
         for worker in (admission, poll):
             worker.start()
             stack.callback(worker.close)
-        stack.enter_context(serving(app, listening, ended))
+        stack.enter_context(serving(app, listening, ended, poll.feed.close))
         _tell(this.out, entrance, book.invitation if sign_up else None)
         try:
             ended.wait()

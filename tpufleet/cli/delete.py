@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tpufleet.actions import Plan
+from tpufleet.cli import completion
 from tpufleet.cli.arguments import DryRun, Yes, duration, session
 from tpufleet.cli.create import show_plan
 from tpufleet.cli.output import Output
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 def delete(
     context: typer.Context,
-    nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE...]", help="Only these; default: all.")] = None,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NODE...]", help="Only these; default: all.", autocompletion=completion.nodes),
+    ] = None,
     orphans: Annotated[
         bool, typer.Option("--orphans", help="Only what bears the fleet's label and the file doesn't know, anywhere.")
     ] = False,

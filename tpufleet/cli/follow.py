@@ -6,14 +6,18 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tpufleet.cli.output import Output, rich_table
-from tpufleet.cli.render import RUN_COLUMNS, metric_words, run_rows, state_words
+from tpufleet.cli.output import Output
+from tpufleet.cli.pace import Pace
+from tpufleet.cli.render import metric_words, state_words
+from tpufleet.cli.run_table import run_table
 from tpufleet.cli.session import Session
+from tpufleet.cli.tables import Fitted
 from tpufleet.errors import RunFailed
 from tpufleet.restart import FINAL_STATES
-from tpufleet.text import clean, counted
+from tpufleet.text import clean, counted, lasted
 
 if TYPE_CHECKING:
     from tpufleet.ops.fleet import Fleet
@@ -81,18 +85,34 @@ def _picture(out: Output, runs: Sequence[str]) -> Generator[Show]:
         yield _Lines(out, runs).show
         return
     from rich.console import Group
-    from rich.live import Live
     from rich.text import Text
 
-    with Live(console=out.console(), refresh_per_second=4, transient=False) as live:
+    from tpufleet.cli.live import moving
+
+    pace, now = Pace(), Looked()
+
+    def draw(whole: bool) -> Any:
+        ordered = [now.states[run] for run in runs if run in now.states]
+        notes = [Text(clean(f"{host} is silent, waiting for it: {why}"), "red") for host, why in now.silent.items()]
+        table = Fitted(*run_table(ordered, pace), beside=None if whole else len(notes) + 2)
+        return Group(table, Text(clean(summary(ordered, pace)), "dim"), *notes)
+
+    with moving(out.console(), draw) as refresh:
 
         def show(states: States, silent: Mapping[str, str]) -> None:
-            ordered = [states[run] for run in runs if run in states]
-            rows = [[clean(cell) for cell in row] for row in run_rows(ordered)]
-            notes = [Text(clean(f"{host} is silent, waiting for it: {why}"), "red") for host, why in silent.items()]
-            live.update(Group(rich_table(RUN_COLUMNS, rows, numbers=("step",)), *notes), refresh=True)
+            pace.look(states, time.monotonic())
+            now.states, now.silent = states, silent
+            refresh()
 
         yield show
+
+
+@dataclass
+class Looked:
+    """What the last look found: the runs' states, and the silent hosts with why."""
+
+    states: States = field(default_factory=dict[str, Mapping[str, Any]])
+    silent: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class _Lines:
@@ -124,8 +144,8 @@ class _Lines:
             self._out.note(summary([states[run] for run in self._runs if run in states]))
 
 
-def summary(states: Sequence[Mapping[str, Any]]) -> str:
-    """`8 runs: 8 running; step 300 to 420; test_loss 2.31 to 2.62`."""
+def summary(states: Sequence[Mapping[str, Any]], pace: Pace | None = None) -> str:
+    """`8 runs: 8 running; step 300 to 420; test_loss 2.31 to 2.62`, and with a `pace` how long the slowest takes."""
     counts = Counter(str(state["state"]) for state in states)
     by_state = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     parts = [f"{counted(len(states), 'run')}: {by_state}"]
@@ -135,6 +155,9 @@ def summary(states: Sequence[Mapping[str, Any]]) -> str:
     losses = [float(state["metrics"]["test_loss"]) for state in states if "test_loss" in (state.get("metrics") or {})]
     if losses:
         parts.append(f"test_loss {_span(f'{min(losses):.3g}', f'{max(losses):.3g}')}")
+    lefts = [left for state in states if pace and (left := pace.left_s(state)) is not None]
+    if lefts:
+        parts.append(f"{lasted(max(lefts))} left")
     return "; ".join(parts)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,6 +22,20 @@ from tpufleet.text import clean, lasted
 MAX_LINES = 30
 SHOWN_AFTER_S = 3.0
 STYLES = {"info": "dim", "done": "green", "failed": "red"}
+
+
+@contextlib.contextmanager
+def moving(console: Console, draw: Callable[[bool], Any]) -> Generator[Callable[[], None]]:
+    """A picture that is drawn in place a few times a second, and at once by what this gives; it follows a resize.
+
+    `draw(whole)` makes it: no higher than the terminal while it moves, and whole for the last time, when it stays.
+    """
+    ended = False
+    with Live(get_renderable=lambda: draw(ended), console=console, refresh_per_second=4) as live:
+        try:
+            yield live.refresh
+        finally:
+            ended = True
 
 
 class EventBoard:

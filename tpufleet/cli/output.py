@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TextIO
 
 from tpufleet.cli.render import MARKS, PLAIN_MARKS
+from tpufleet.cli.tables import Column, Fitted, Rows, columns_of, plain_lines
 from tpufleet.errors import UsageError
 from tpufleet.model import Event
 from tpufleet.text import clean
@@ -32,6 +33,11 @@ class Output:
     def live(self) -> bool:
         """May a moving picture be drawn on stderr?"""
         return sys.stderr.isatty() and not self.quiet and not self.as_json and os.environ.get("TERM") != "dumb"
+
+    @property
+    def colors(self) -> bool:
+        """May stdout be coloured?"""
+        return self._color and sys.stdout.isatty()
 
     def data(self, **fields: Any) -> None:
         """The command's one JSON object; nothing unless `--json` was given."""
@@ -53,15 +59,15 @@ class Output:
         if not self.quiet:
             print(clean(text), file=sys.stderr, flush=True)
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
-        """Rows under headings; `numbers` names the columns that are set to the right."""
+    def table(self, columns: Sequence[Column | str], rows: Rows, *, numbers: Sequence[str] = ()) -> None:
+        """Rows under headings, as wide as the terminal; `numbers` names the columns that are set to the right."""
         if self.as_json:
             return
-        cells = [[clean(str(cell)) for cell in row] for row in rows]
+        drawn = columns_of(columns, numbers)
         if sys.stdout.isatty():
-            self._console(sys.stdout).print(rich_table(columns, cells, numbers))
+            self._console(sys.stdout).print(Fitted(drawn, rows))
         else:
-            print_plain(columns, cells, numbers)
+            print("\n".join(plain_lines(drawn, rows)))
 
     @contextlib.contextmanager
     def progress(self) -> Generator[Callable[[Event], None]]:
@@ -84,9 +90,9 @@ class Output:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise UsageError("nothing was done")
 
-    def console(self) -> Any:
-        """A rich console on stderr, for live views."""
-        return self._console(sys.stderr)
+    def console(self, stream: TextIO | None = None) -> Any:
+        """A rich console on `stream`, stderr unless it is given: for live views."""
+        return self._console(stream or sys.stderr)
 
     def _plain_event(self, event: Event) -> None:
         if not self.quiet:
@@ -97,31 +103,6 @@ class Output:
         from rich.console import Console
 
         return Console(file=file, no_color=not self._color, highlight=False, markup=False)
-
-
-def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> Any:
-    """A table without boxes that folds long cells; every cell is text, never markup."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(column.upper(), justify="right" if column in numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
-
-
-def print_plain(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
-    """The same for a pipe: aligned, nothing cut."""
-    lines = [[column.upper() for column in columns], *rows]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
-    for line in lines:
-        cells = [
-            cell.rjust(width) if column in numbers else cell.ljust(width)
-            for column, cell, width in zip(columns, line, widths, strict=True)
-        ]
-        print("  ".join(cells).rstrip())
 
 
 def json_text(fields: Mapping[str, Any]) -> str:

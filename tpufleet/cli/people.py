@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tpufleet.cli import people_apply, people_card, people_check
+from tpufleet.cli import completion, people_apply, people_card, people_check
 from tpufleet.cli.arguments import DryRun, help_alone, session
 from tpufleet.cli.people_apply import Apply
 from tpufleet.cli.people_list import answer, opened
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 COLUMNS = ("name", "seat", "expires", "key", "share", "note")
 SHORT = len("SHA256:") + 12  # of a fingerprint, in the table
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The person's account on the hosts.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The person's account on the hosts.", autocompletion=completion.people)
+]
 
 app = typer.Typer(
     name="people",
@@ -157,8 +159,8 @@ def seat(
 @app.command("swap")
 def swap(
     context: typer.Context,
-    one: Annotated[str, typer.Argument(metavar="A", help="A person.")],
-    other: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    one: Annotated[str, typer.Argument(metavar="A", help="A person.", autocompletion=completion.people)],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another one.", autocompletion=completion.people)],
     apply: Apply = False,
     dry_run: DryRun = False,
 ) -> None:

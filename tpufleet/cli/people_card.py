@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tpufleet.cli import completion
 from tpufleet.cli.arguments import session
 from tpufleet.cli.people_list import opened
 from tpufleet.errors import PartialFailure, TpufleetError, UsageError
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 def card(
     context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: everybody.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME...]", help="Default: everybody.", autocompletion=completion.people),
+    ] = None,
     html: Annotated[bool, typer.Option("--html", help="A page to print, one sheet per person.")] = False,
     file: Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Write it there.")] = None,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from tpufleet.cli import completion
 from tpufleet.cli.arguments import session
 from tpufleet.cli.people_list import opened
 from tpufleet.cli.session import Session
@@ -27,7 +28,10 @@ AGAIN = "tpufleet people apply, then again"
 
 def check(
     context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: everybody.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME...]", help="Default: everybody.", autocompletion=completion.people),
+    ] = None,
 ) -> None:
     """Log in as each person would, and look around.
 

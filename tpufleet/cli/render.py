@@ -8,18 +8,59 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tpufleet.actions import AwaitNode, CreateNode, DeleteNode, Plan, StartNode
+from tpufleet.cli.tables import Column, by_word
 from tpufleet.model import HostView, Node, Queued, Snapshot
 from tpufleet.text import lasted, size
 
 MARKS = {"info": "·", "done": "✓", "failed": "✗"}  # by an event's state
 PLAIN_MARKS = {"info": "-", "done": "ok", "failed": "FAILED"}  # where the terminal can't show those
 PLAN_COLUMNS = ("action", "node", "type", "zone", "usd/h", "why")
-RUN_COLUMNS = ("run", "state", "chip", "step", "metrics")
-CHIP_COLUMNS = ("chip", "state", "what")
+NODE_STYLES = {
+    "READY": "green",
+    "PREEMPTED": "bold red",
+    "TERMINATED": "bold red",
+    "absent": "yellow",
+    "CREATING": "yellow",
+}
+CHIP_STYLES = {
+    "free": "dim",
+    "run": "green",
+    "person": "cyan",
+    "seat": "cyan",
+    "busy": "yellow",
+    "unreachable": "bold red",
+    "bare": "yellow",
+}
+NODE_COLUMNS = (
+    Column("node", least=10, middle=True),
+    Column("type", rank=2, least=6),
+    Column("zone", rank=4, least=10),
+    Column("state", least=12, wraps=True, paint=by_word(NODE_STYLES)),
+    Column("age", rank=3, least=6, number=True),
+    Column("cost so far", rank=1, least=9, number=True),
+)
+CHIP_COLUMNS = (
+    Column("chip", least=12, middle=True),
+    Column("state", least=6, paint=by_word(CHIP_STYLES)),
+    Column("who", least=16, middle=True),
+    Column("HBM", rank=2, least=9, number=True),
+    Column("busy", rank=1, least=4, number=True),
+    Column("pid", rank=3, least=5, number=True),
+    Column("command", rank=4, least=20),
+    Column("says", least=20, wraps=True),
+)
 CHIP_FIELDS = (
     *("state", "seat", "run", "person", "user", "pid", "command", "suspect", "hbm_used", "hbm_total", "duty_pct"),
 )
-HOST_COLUMNS = ("host", "address", "chips", "disk free", "memory free", "code", "says")
+HOST_COLUMNS = (
+    Column("host", least=10, middle=True),
+    Column("address", rank=5, least=9),
+    Column("chips", rank=2, least=5, number=True),
+    Column("disk free", rank=3, least=9, number=True),
+    Column("memory free", rank=4, least=9, number=True),
+    Column("code", rank=6, least=10),
+    Column("says", least=20, wraps=True, paint=by_word({"ok": "green"})),
+)
 
 
 def plan_fields(plan: Plan, *, trc: bool) -> list[dict[str, Any]]:
@@ -105,13 +146,28 @@ def snapshot_fields(fleet: str, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def chip_rows(views: Iterable[HostView]) -> list[tuple[str, ...]]:
-    """Every chip: its name, its state, and who or what is on it."""
+    """Every chip as a row of CHIP_COLUMNS, and a row for each host whose chips aren't known."""
     rows: list[tuple[str, ...]] = []
     for view in views:
         if not view.probe:
-            rows.append((view.host.name, "unreachable" if view.error else "bare", view.error or "run tpufleet create"))
-        rows += [(f"{view.host.name}:{chip['index']}", chip_state(chip), chip_words(chip)) for chip in view.chips]
+            state = "unreachable" if view.error else "bare"
+            rows.append((view.host.name, state, *[""] * 5, view.error or "run tpufleet create"))
+        rows += [chip_row(f"{view.host.name}:{chip['index']}", chip) for chip in view.chips]
     return rows
+
+
+def chip_row(name: str, chip: Mapping[str, Any]) -> tuple[str, ...]:
+    """A chip as a row of CHIP_COLUMNS; what isn't known stays empty."""
+    return (
+        name,
+        chip_state(chip),
+        chip_holder(chip),
+        f"{gigabytes(chip['hbm_used'])}/{gigabytes(chip['hbm_total'])} GB" if chip.get("hbm_total") else "",
+        "" if chip.get("duty_pct") is None else f"{chip['duty_pct']:.0f} %",
+        str(chip.get("pid") or ""),
+        "" if chip.get("run") else str(chip.get("command") or ""),
+        "suspect: the TPU's initialisation failed on it" if chip.get("suspect") else "",
+    )
 
 
 def chip_state(chip: Mapping[str, Any]) -> str:
@@ -119,33 +175,14 @@ def chip_state(chip: Mapping[str, Any]) -> str:
     return "seat" if chip["state"] == "free" and chip.get("seat") else str(chip["state"])
 
 
-def chip_words(chip: Mapping[str, Any]) -> str:
-    """`gpt-seed0 (pid 812)`, `lestrade: python3 train.py (pid 90)`, with HBM and duty cycle where they are known."""
-    who = chip.get("run") or chip.get("person") or chip.get("user") or chip.get("seat") or ""
-    doing = f"{who}: {chip['command'][:40]}" if who and not chip.get("run") and chip.get("command") else str(who)
-    pid = f" (pid {chip['pid']})" if chip.get("pid") else ""
-    words = [f"{doing}{pid}".strip()]
-    if chip.get("hbm_total"):
-        words.append(f"HBM {size(int(chip['hbm_used']))} of {size(int(chip['hbm_total']))}")
-    if chip.get("duty_pct") is not None:
-        words.append(f"{chip['duty_pct']:.0f} % busy")
-    if chip.get("suspect"):
-        words.append("suspect: the TPU's initialisation failed on it")
-    return ", ".join(word for word in words if word)
+def chip_holder(chip: Mapping[str, Any]) -> str:
+    """The run on it, else who is on it, else whose seat it is."""
+    return str(chip.get("run") or chip.get("person") or chip.get("user") or chip.get("seat") or "")
 
 
-def run_rows(states: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Runs as rows of RUN_COLUMNS."""
-    return [
-        (
-            str(state["id"]),
-            state_words(state),
-            ", ".join(str(chip) for chip in state.get("chips") or ()) or str(state.get("host") or ""),
-            "" if state.get("step") is None else str(state["step"]),
-            metric_words(state.get("metrics") or {}, limit=2),
-        )
-        for state in states
-    ]
+def gigabytes(count: object) -> str:
+    """`3.2` for bytes, where the unit stands beside it."""
+    return f"{float(str(count)) / 1e9:.1f}"
 
 
 def state_words(state: Mapping[str, Any]) -> str:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tpufleet.cli import completion
 from tpufleet.cli.arguments import DryRun, axes, environment, session, settings, within
 from tpufleet.cli.output import Output
-from tpufleet.cli.render import RUN_COLUMNS, run_rows
+from tpufleet.cli.run_table import run_table
 from tpufleet.errors import PartialFailure
 from tpufleet.model import PARALLEL, PRIORITIES
 
@@ -23,7 +24,7 @@ Pairs = list[str]
 
 def run(
     context: typer.Context,
-    job: Annotated[str, typer.Argument(help="A job of the fleet file.")],
+    job: Annotated[str, typer.Argument(help="A job of the fleet file.", autocompletion=completion.jobs)],
     set_: Annotated[Pairs | None, typer.Option("--set", metavar="K=V", help="Fix a value of the grid.")] = None,
     grid: Annotated[
         Pairs | None, typer.Option("--grid", metavar="K=A,B", help="Another axis, or other values.")
@@ -95,7 +96,7 @@ def _show(out: Output, started: Started, *, dry_run: bool, table: bool = True) -
             [(spec.id, _where(started, spec.id), " ".join(spec.command)) for spec in started.runs],
         )
     elif table:
-        out.table(RUN_COLUMNS, run_rows(started.states.values()))
+        out.table(*run_table(list(started.states.values())))
     for word, ids in (
         ("already running or queued", plan.active),
         ("done already", plan.done),

@@ -6,19 +6,26 @@ from typing import Annotated
 
 import typer
 
+from tpufleet.cli import completion
 from tpufleet.cli.arguments import session
-from tpufleet.cli.render import RUN_COLUMNS, run_rows
+from tpufleet.cli.run_table import run_table
 from tpufleet.errors import CloudUnreachable
+from tpufleet.restart import FINAL_STATES
 from tpufleet.text import natural
 
 
 def runs(
     context: typer.Context,
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job's runs.")] = None,
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Only this job's runs.", autocompletion=completion.jobs)
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay and watch until all have ended.")] = False,
 ) -> None:
-    """List the runs: state, chip, step, last metrics.
+    """List the runs: state, step, time left, last metrics, chip.
 
     Example: tpufleet runs gpt --json
+
+    Example: tpufleet runs --follow
     """
     from tpufleet.ops.home import read_runs
     from tpufleet.ops.observe import observe
@@ -38,11 +45,19 @@ def runs(
     known = home | {run: dict(item.state) for run, item in located(views).items()}
     ordered = [known[run] for run in sorted(known, key=natural)]
     chosen = [state for state in ordered if job is None or state.get("job") == job]
+    going = {str(state["id"]): state for state in chosen if state["state"] not in FINAL_STATES}
+    if follow and going:
+        from tpufleet.cli.follow import follow as watch, raise_for_failed
+
+        ended = watch(this, list(going), going)
+        this.out.data(fleet=spec.fleet, runs=[ended.get(str(state["id"]), state) for state in chosen])
+        raise_for_failed(ended)
+        return
     for view in views:
         if view.error:
             this.out.note(f"{view.host.name}: {view.error}; its runs are shown as they were last collected")
     if chosen:
-        this.out.table(RUN_COLUMNS, run_rows(chosen), numbers=("step",))
+        this.out.table(*run_table(chosen))
     else:
         this.out.line("no runs yet; tpufleet run JOB")
     this.out.data(fleet=spec.fleet, runs=chosen)

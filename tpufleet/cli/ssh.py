@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tpufleet.cli import completion
 from tpufleet.cli.arguments import DryRun, session, shell_line
 from tpufleet.errors import UsageError
 
@@ -23,7 +24,10 @@ INCLUDE_NOTE = "# tpufleet: the hosts of a fleet (tpufleet ssh-config --install)
 def ssh(
     context: typer.Context,
     host: Annotated[
-        str | None, typer.Argument(metavar="[HOST]", help="tpu-0-w0, or tpu-0; default: the first host.")
+        str | None,
+        typer.Argument(
+            metavar="[HOST]", help="tpu-0-w0, or tpu-0; default: the first host.", autocompletion=completion.hosts
+        ),
     ] = None,
     command: Annotated[list[str] | None, typer.Argument(metavar="[-- CMD...]", help="Instead of a shell.")] = None,
 ) -> None:

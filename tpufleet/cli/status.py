@@ -11,6 +11,7 @@ from tpufleet.cli.output import Output
 from tpufleet.cli.render import (
     CHIP_COLUMNS,
     HOST_COLUMNS,
+    NODE_COLUMNS,
     age,
     chip_rows,
     chip_state,
@@ -48,7 +49,7 @@ def _show(out: Output, snapshot: Snapshot, wanted: dict[str, NodePool], *, trc: 
     rows += [(name, item.accelerator, item.zone, f"queue: {item.state}", "", "") for name, item in waiting.items()]
     absent = {name: pool for name, pool in wanted.items() if name not in there | set(waiting)}
     rows += [(name, pool.accelerator, "", "absent", "", "") for name, pool in absent.items()]
-    out.table(("node", "type", "zone", "state", "age", "cost so far"), rows, numbers=("cost so far",))
+    out.table(NODE_COLUMNS, rows)
     for line in ttl_lines(snapshot.hosts):
         out.line(line)
     if snapshot.hosts:

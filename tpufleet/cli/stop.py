@@ -6,14 +6,18 @@ from typing import Annotated
 
 import typer
 
+from tpufleet.cli import completion
 from tpufleet.cli.arguments import DryRun, session
-from tpufleet.cli.render import RUN_COLUMNS, run_rows
+from tpufleet.cli.run_table import run_table
 from tpufleet.text import natural
 
 
 def stop(
     context: typer.Context,
-    runs: Annotated[list[str], typer.Argument(help="Run ids, or a job's name for all its runs.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="Run ids, or a job's name for all its runs.", autocompletion=completion.runs_and_jobs),
+    ],
     dry_run: DryRun = False,
 ) -> None:
     """Stop runs, or take them out of the queue.
@@ -35,7 +39,7 @@ def stop(
         doomed = going(chosen, there)
         states = [there[run].state for run in chosen] if dry_run else end(fleet, chosen, there)
     states = sorted(states, key=lambda state: natural(str(state["id"])))
-    this.out.table(RUN_COLUMNS, run_rows(states), numbers=("step",))
+    this.out.table(*run_table(states))
     if not doomed:
         this.out.line("nothing to do")
     this.out.data(dry_run=dry_run, stopped=doomed, runs=states)

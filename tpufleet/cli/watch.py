@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import time
+from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,18 +12,21 @@ import typer
 
 from tpufleet.cli.arguments import duration, session
 from tpufleet.cli.follow import States, raise_for_failed, summary
-from tpufleet.cli.output import Output, rich_table
-from tpufleet.cli.render import node_state, run_rows
+from tpufleet.cli.output import Output
+from tpufleet.cli.pace import Pace
+from tpufleet.cli.render import MARKS, NODE_COLUMNS, age, node_state
+from tpufleet.cli.run_table import run_table
 from tpufleet.cli.session import Session
+from tpufleet.cli.tables import Fitted
 from tpufleet.errors import UsageError
-from tpufleet.text import clean, natural
+from tpufleet.text import clean, lasted, natural
 
 if TYPE_CHECKING:
+    from tpufleet.model import Event
     from tpufleet.ops.fleet import Fleet
     from tpufleet.ops.watch import Seen
 
 LAST_EVENTS = 8
-COLUMNS = ("run", "state", "chip", "step", "metrics", "home")
 
 Show = Callable[["Fleet", "Seen"], None]
 
@@ -81,7 +86,7 @@ def _watch(this: Session, seconds: float, *, once: bool, until_done: bool) -> tu
     with (
         locked(paths.watch_lock, "watch", wait_s=0, waiting=lambda _: None),
         this.fleet("watch", start=True) as fleet,
-        _picture(this.out, fleet, moving=not once) as show,
+        _picture(this.out, fleet, seconds, moving=not once) as show,
     ):
         watching = Watch(fleet, this.access(fleet.spec).key_line(), this.spec)
         if once:
@@ -98,48 +103,68 @@ def _watch(this: Session, seconds: float, *, once: bool, until_done: bool) -> tu
 
 
 @contextlib.contextmanager
-def _picture(out: Output, fleet: Fleet, *, moving: bool) -> Generator[Show]:
+def _picture(out: Output, fleet: Fleet, seconds: float, *, moving: bool) -> Generator[Show]:
     """A table that moves, on a terminal; elsewhere only the changes are said, as they come."""
     if not (out.live and moving):
         yield lambda _fleet, _seen: None
         return
-    from collections import deque
+    from tpufleet.cli.live import moving as moving_picture
 
-    from rich.console import Group
-    from rich.live import Live
-    from rich.text import Text
+    view = _View()
+    fleet.emit = view.events.append
+    with moving_picture(out.console(), view.draw) as refresh:
 
-    from tpufleet.cli.live import STYLES
-    from tpufleet.model import Event
+        def show(fleet: Fleet, seen: Seen) -> None:
+            view.looked(fleet, seen, time.monotonic() + seconds)
+            refresh()
 
-    events: deque[Event] = deque(maxlen=LAST_EVENTS)
-    table: list[Any] = []
-
-    def drawn() -> Any:
-        said = [Text(clean(f"{event.subject}: {event.text}"), STYLES[event.state]) for event in list(events)]
-        return Group(*table, *said)
-
-    def show(fleet: Fleet, seen: Seen) -> None:
-        table[:] = [_nodes_line(seen), rich_table(COLUMNS, _rows(fleet, seen), numbers=("step", "home")), Text("")]
-
-    fleet.emit = events.append
-    with Live(console=out.console(), get_renderable=drawn, refresh_per_second=4):
         yield show
 
 
-def _nodes_line(seen: Seen) -> str:
-    return clean("  ".join(f"{node.name} {node_state(node)}" for node in seen.there.nodes) or "no nodes")
+class _View:
+    """What `watch` shows on a terminal: nodes, runs, the last events, and when it looks again."""
 
+    def __init__(self) -> None:
+        self.events: deque[Event] = deque(maxlen=LAST_EVENTS)
+        self._pace = Pace()
+        self._seen: Seen | None = None
+        self._home: dict[str, int | None] = {}
+        self._due = 0.0
 
-def _rows(fleet: Fleet, seen: Seen) -> list[tuple[str, ...]]:
-    """The runs, each with the step that is home: what came after it would be lost now."""
-    from tpufleet.ops.mirror import with_mirrored
+    def looked(self, fleet: Fleet, seen: Seen, due: float) -> None:
+        """A look has ended and the next one is `due` (monotonic seconds); each run with the step that is home: what
+        came after it would be lost now."""
+        from tpufleet.ops.mirror import with_mirrored
 
-    states = with_mirrored(fleet, [seen.states[run] for run in sorted(seen.states, key=natural)])
-    return [
-        tuple(clean(cell) for cell in (*row, "" if state["mirrored_step"] is None else str(state["mirrored_step"])))
-        for row, state in zip(run_rows(states), states, strict=True)
-    ]
+        self._pace.look(seen.states, time.monotonic())
+        states = with_mirrored(fleet, list(seen.states.values()))
+        self._home = {str(state["id"]): state["mirrored_step"] for state in states}
+        self._seen, self._due = seen, due
+
+    def draw(self, whole: bool) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        from tpufleet.cli.live import STYLES
+
+        events = [
+            Text(clean(f"{MARKS[event.state]} {event.subject}: {event.text}"), STYLES[event.state], no_wrap=True)
+            for event in list(self.events)
+        ]
+        if self._seen is None:
+            return Group(Text("looking …", "dim"), *events)
+        nodes = [
+            (node.name, node.accelerator, node.zone, node_state(node), age(node.created), "")
+            for node in self._seen.there.nodes
+        ]
+        states = [self._seen.states[run] for run in sorted(self._seen.states, key=natural)]
+        table = Fitted(NODE_COLUMNS, nodes) if nodes else Text("no nodes", "yellow")
+        beside = max(1, len(nodes)) + len(events) + 6
+        runs = Fitted(*run_table(states, self._pace, home=self._home), beside=None if whole else beside)
+        said = Text(clean(summary(states, self._pace) if states else "no runs"), no_wrap=True)
+        left = self._due - time.monotonic()
+        coming = "" if whole else f"next look in {lasted(left)}" if left > 0 else "looking …"
+        return Group(table, Text(""), *([runs] if states else []), said, Text(""), *events, Text(coming, "dim"))
 
 
 def _fields(this: Session, seen: Seen, ordered: list[Any]) -> dict[str, Any]:

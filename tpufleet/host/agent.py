@@ -82,6 +82,12 @@ def _shared(places: Places, request: JsonObject) -> JsonObject:
     return shared(places, request)
 
 
+def _look(places: Places, request: JsonObject) -> JsonObject:
+    from tpufleet.host.look import look
+
+    return look(places, request)
+
+
 def _belongings(places: Places, request: JsonObject) -> JsonObject | None:
     from tpufleet.host.belongings import belongings
 
@@ -115,6 +121,7 @@ VERBS: dict[str, Callable[[Places, JsonObject], JsonObject | None]] = {
     "restore": _restore,
     "wake": _wake,
     "shared": _shared,
+    "look": _look,
     "accounts": _accounts,
     "keep": _keep,
     "belongings": _belongings,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,21 +16,23 @@ from tpufleet.host.files import JsonObject
 from tpufleet.host.places import Places
 from tpufleet.host.store import RunStore
 
-ALWAYS = ("log.txt", "metrics.jsonl", "completions.jsonl")
+ALWAYS = ("log.txt", "metrics.jsonl", "completions.jsonl", "changes.diff")
 MOST_FILES = 20_000
 DEEPEST = 16
 
 
 def manifest(places: Places, request: JsonObject) -> JsonObject:
-    """The files and checkpoints of the request's `runs`, of all of them for null."""
+    """The files and checkpoints of the request's `runs`, of all of them for null; with `digests` also what is in the
+    files now, for whoever wants to compare."""
     named = request.get("runs") is not None
     runs = files.as_texts(request["runs"]) if named else places.runs()
     if runs is None:
         raise bad("manifest needs a list of runs, or null for all")
-    return {"runs": [found for run in runs if (found := _of_run(places, run, named=named))]}
+    digests = request.get("digests") is True
+    return {"runs": [found for run in runs if (found := _of_run(places, run, named=named, digests=digests))]}
 
 
-def _of_run(places: Places, run: str, *, named: bool) -> JsonObject | None:
+def _of_run(places: Places, run: str, *, named: bool, digests: bool) -> JsonObject | None:
     store = RunStore(places.run(run))
     state = store.state()
     if state is None:
@@ -45,12 +48,30 @@ def _of_run(places: Places, run: str, *, named: bool) -> JsonObject | None:
         "state": settle.view(store, state).public,
         "log_cut": cut.gone,  # another number than before: what was copied is no beginning of it any more
         "files": [
-            {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+            _entry(store.at.dir, path, status, digests=digests)
             for path, status in plain_files(store.at.dir)
             if _matches(path, wanted) and not any(path.startswith(prefix) for prefix in kept)
         ],
         "checkpoints": [_shown(point) for point in found],
     }
+
+
+def _entry(top: Path, path: str, status: os.stat_result, *, digests: bool) -> JsonObject:
+    entry: JsonObject = {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+    if digests:
+        with contextlib.suppress(OSError):  # removed meanwhile: fetch says so
+            entry["sha256"] = _digest(top, path, status.st_size)
+    return entry
+
+
+def _digest(top: Path, path: str, size: int) -> str:
+    """The SHA-256 of the first `size` bytes: the job may be adding to the file."""
+    digest = hashlib.sha256()
+    with os.fdopen(files.open_beneath(top, path), "rb") as file:
+        while size and (block := file.read(min(checkpoints.BLOCK, size))):
+            digest.update(block)
+            size -= len(block)
+    return digest.hexdigest()
 
 
 def _shown(point: Checkpoint) -> JsonObject:

@@ -40,6 +40,7 @@ def probe(places: Places) -> JsonObject:
         "uptime_s": _uptime(places),
         "python": platform.python_version(),
         "cpus": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg(),
         "memory": _memory(places),
         "disk": _disk(places),
         "chips": _chips(

@@ -47,6 +47,7 @@ class RunState(NamedTuple):
     group_limit: int | None = None  # how many runs of its job this host may have on at once
     began: str = ""  # when this life of the run was asked for: done again from the start, it has another one
     why: str | None = None  # what it waits for, as a sentence
+    versions: dict[str, str] = {}  # noqa: RUF012 - as above; of Python and what is installed, as of the newest attempt
     fleet: str = ""  # whose it is: several fleets may share a host that was lent to them
     forgiven: int = 0  # attempts before a person asked again: they don't count against the retries
     not_before: float = 0.0  # epoch seconds before which a recovering run is not started

@@ -46,6 +46,7 @@ from tpufleet.host.places import Places
 from tpufleet.host.records import Attempt, Handle, RunState
 from tpufleet.host.specs import RunSpec
 from tpufleet.host.store import RunStore
+from tpufleet.host.versions import versions_of
 from tpufleet.restart import Reason, State
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -75,6 +76,7 @@ class Ready(NamedTuple):
     resume: Path | None
     dirty: bool
     tmp: Path
+    versions: dict[str, str]
 
 
 class Watched(NamedTuple):
@@ -144,6 +146,7 @@ def _start_and_watch(task: Task, state: RunState, ready: Ready, log: int) -> Non
         store.write_handle(handle)
         resumed = ready.resume.name if ready.resume else None
         state = state._replace(state=State.RUNNING, pid=gated.pid, dirty=ready.dirty, resumed_from=resumed)
+        state = state._replace(versions=ready.versions)
         store.write_state(state)
     except OSError:
         gated.abandon()
@@ -218,7 +221,7 @@ def _make_ready(task: Task, attempt: int) -> Ready:
         resume=resume,
         pin=pin,
     )
-    return Ready(env, cwd, resume, spec.dirty or _is_dirty(tree), tmp)
+    return Ready(env, cwd, resume, _is_dirty(spec, tree, store.at.dir), tmp, versions_of(spec.command, env, cwd))
 
 
 def _make_tmp(places: Places, run: str) -> Path:
@@ -234,10 +237,13 @@ def _make_tmp(places: Places, run: str) -> Path:
     return Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
 
 
-def _is_dirty(tree: Path | None) -> bool:
-    from tpufleet.host import git  # late, with subprocess
+def _is_dirty(spec: RunSpec, tree: Path | None, run_dir: Path) -> bool:
+    """Whether the checkout was changed by hand; what is changed in it is kept in the run's directory."""
+    from tpufleet.host import changes, git  # late, with subprocess
 
-    return tree is not None and git.is_dirty(tree)
+    dirty = spec.dirty or (tree is not None and git.is_dirty(tree))
+    changes.keep(tree if dirty else None, run_dir)
+    return dirty
 
 
 def _handle(places: Places, pid: int, state: RunState, chips: tuple[int, ...], tmp: Path) -> Handle:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import json
+import math
 import os
 import re
 import stat
@@ -27,6 +28,10 @@ MOST_RUNS = 5  # of one person, the newest
 MOST_COMPLETIONS = 3  # of one run, the last
 LONGEST = 4_000  # characters of a text
 TAIL = 64 << 10  # bytes of a file
+METRICS_TAIL = 256 << 10
+MOST_METRICS = 12  # of one run, that have a curve
+MOST_POINTS = 60  # of one curve
+LARGEST = 2**53  # of a step; beyond it floats don't count any more
 MOST_CHARACTERS = 1_000_000  # of all texts together
 
 
@@ -85,7 +90,8 @@ def _newest(home: int, name: str) -> list[str]:
 
 
 def _run(person: str, run: str, at: int, uid: int) -> JsonObject:
-    numbers = metrics.numbers(_tail(at, "metrics.jsonl", uid))
+    written = _tail(at, "metrics.jsonl", uid, METRICS_TAIL)
+    numbers = metrics.numbers(written)
     told = _object(_tail(at, "run.json", uid))
     return {
         "person": person,
@@ -93,10 +99,35 @@ def _run(person: str, run: str, at: int, uid: int) -> JsonObject:
         "chip": _one_of(told.get("chip"), int, str),
         "started": _one_of(told.get("started"), str),
         "ended": _one_of(told.get("ended"), str),
+        "exit_code": _one_of(told.get("exit_code"), int),
         "step": numbers.step,
         "metrics": dict(list(numbers.metrics.items())[:20]),
+        "curves": _curves(written),
         "completions": list(_completions(_tail(at, "completions.jsonl", uid)))[-MOST_COMPLETIONS:],
     }
+
+
+def _curves(data: bytes) -> JsonObject:
+    """Metrics over steps as `{name: [[step…], [value…]]}`, evenly thinned; the newest point is always among them."""
+    points: dict[str, dict[int, float]] = {}
+    for line in data.splitlines():
+        record = _object(line)
+        step = record.pop("step", None)
+        if type(step) is not int or not 0 <= step <= LARGEST:
+            continue
+        for name, value in record.items():
+            if type(value) in (int, float) and (name in points or len(points) < MOST_METRICS):
+                points.setdefault(name[:80], {})[step] = value
+    curves = {name: sorted(found.items()) for name, found in points.items()}
+    return {name: _thinned(curve) for name, curve in curves.items()}
+
+
+def _thinned(curve: list[tuple[int, float]]) -> list[list[float]]:
+    """Steps and values of at most MOST_POINTS points, whose number can be said in JSON."""
+    finite = [(step, value) for step, value in curve if abs(value) < math.inf]
+    every = -(-len(finite) // MOST_POINTS) or 1
+    kept = finite[::-1][::every][::-1]
+    return [[step for step, _ in kept], [value for _, value in kept]]
 
 
 def _completions(data: bytes) -> Iterator[JsonObject]:
@@ -120,7 +151,7 @@ def _within(runs: list[JsonObject]) -> Iterator[JsonObject]:
         yield run
 
 
-def _tail(at: int, name: str, uid: int) -> bytes:
+def _tail(at: int, name: str, uid: int, size: int = TAIL) -> bytes:
     """The end of a plain file of that user in an open directory; nothing for anything else."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
@@ -130,7 +161,7 @@ def _tail(at: int, name: str, uid: int) -> bytes:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != uid:
             return b""
-        return os.pread(fd, TAIL, max(0, status.st_size - TAIL))
+        return os.pread(fd, size, max(0, status.st_size - size))
     finally:
         os.close(fd)
 

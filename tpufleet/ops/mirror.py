@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tpufleet.model import JobSpec, Snapshot
+from tpufleet.ops.choose import Choice
 from tpufleet.ops.collect import Collected, collect, write_runs
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import RunHome, before_all_is_home, last_mirrored, mirrored_step, read_runs
@@ -30,7 +31,7 @@ def until_due(fleet: Fleet, runs: Mapping[str, Located], now: float) -> dict[str
 
 def mirror(fleet: Fleet, there: Snapshot, runs: Iterable[str]) -> Collected:
     """Bring these runs home as they stand. Raises StateError when another command does so just now."""
-    return collect(fleet, [view for view in there.hosts if view.probe], only=frozenset(runs), wait_s=0)
+    return collect(fleet, [view for view in there.hosts if view.probe], Choice(runs=frozenset(runs)), wait_s=0)
 
 
 def keep(fleet: Fleet, states: Mapping[str, Run]) -> None:

@@ -1,4 +1,4 @@
-"""The collected results as one page: `write(home)` reads `artifacts/FLEET` and writes its `report/index.html`.
+"""The collected results as one page: `write(home)` reads `artifacts/FLEET` and writes its `report/`.
 
 Below the command line, beside `ops`: it knows files, and nothing of clouds, hosts or SSH. Files become frozen
 values (`load`), values become a tree of elements (`page`), and the tree becomes markup (`html`), which is the
@@ -11,25 +11,37 @@ from pathlib import Path
 
 from tpufleet.errors import StateError
 from tpufleet.paths import write_atomically, writing
+from tpufleet.report.downloads import metrics_csv, runs_csv, runs_json
 from tpufleet.report.html import render
 from tpufleet.report.load import load
+from tpufleet.report.markdown import markdown
 from tpufleet.report.page import page
+from tpufleet.report.view import view
 
 __all__ = ["write"]
 
 
 def write(home: Path) -> Path:
-    """Write the report on what lies in `home` (`artifacts/FLEET`), and return its path.
+    """Write the report on what lies in `home` (`artifacts/FLEET`), and return the path of its page.
 
-    The file is written aside and renamed, so that a reader finds the old page or the new one. Raises
-    StateError when there is nothing at `home`, or the page can't be written.
+    Each file is written aside and renamed, the page last, so that a reader finds the old one or the new one. Raises
+    StateError when there is nothing at `home`, or the report can't be written.
     """
-    text = render(page(load(home)))
-    target = home / "report" / "index.html"
+    v = view(load(home))
+    folder = home / "report"
+    target = folder / "index.html"
     try:
         with writing(target):
-            target.parent.mkdir(exist_ok=True)
-            write_atomically(target, text.encode(), mode=0o644)
+            folder.mkdir(exist_ok=True)
+            _put(folder / "metrics.csv", metrics_csv(home))
+            _put(folder / "runs.csv", runs_csv(v))
+            _put(folder / "runs.json", runs_json(v))
+            _put(folder / "index.md", markdown(v))
+            _put(target, render(page(v)))
     except OSError as error:
         raise StateError(f"the report can't be written: {error.strerror}", where=str(target)) from error
     return target
+
+
+def _put(path: Path, text: str) -> None:
+    write_atomically(path, text.encode("utf-8", errors="replace"), mode=0o644)

@@ -17,12 +17,13 @@ from tpufleet.report.records import (
     read_json,
     records,
 )
-from tpufleet.report.text import count
+from tpufleet.report.text import count, size
 
 LOG_LINES = 30
 _LOG_BYTES = 64 << 10  # 30 lines are rarely more
 _LOG_COLUMNS = 400
 _COMPLETION = 4_000
+_DIFF_BYTES = 40_000
 _CHECKPOINT = re.compile(r"step-\d{1,16}")
 
 
@@ -130,3 +131,13 @@ def read_log(path: Path) -> tuple[str, ...]:
     lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in tail.rstrip("\n").split("\n")]
     cut = [line if len(line) <= _LOG_COLUMNS else f"{line[: _LOG_COLUMNS - 1]}…" for line in lines]
     return tuple(cut[-LOG_LINES:]) if tail else ()
+
+
+def read_diff(path: Path) -> str:
+    """What was changed by hand in the checkout that the run started from; a long diff ends with a note."""
+    if not is_plain_file(path):
+        return ""
+    with path.open("rb") as file:
+        text = file.read(_DIFF_BYTES).decode("utf-8", errors="replace")
+    whole = path.stat().st_size
+    return text if whole <= _DIFF_BYTES else f"{text}\n… cut here; all {size(whole)} are in {path.name}"

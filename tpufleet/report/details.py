@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from datetime import timedelta
 
 from tpufleet.report.artifacts import Checkpoint
 from tpufleet.report.html import Child, Element, el
 from tpufleet.report.load import Attempt, Run
 from tpufleet.report.marks import key
-from tpufleet.report.table import commit, scrolling, state
+from tpufleet.report.table import commit, in_time, scrolling, state
 from tpufleet.report.text import clock, duration, measured, number, size
-from tpufleet.report.view import View
+from tpufleet.report.view import FACTS, View
 
-_SHORT_SHA = 16
+_MOST = 100  # sections that are all in the page at once; of more, each is put in when it is opened
 
 
 def run_details(v: View, run: Run) -> Element:
@@ -26,26 +27,32 @@ def run_details(v: View, run: Run) -> Element:
             el("span", state(run), class_="aside"),
             el("span", f"{v.main} {measured(value)}", class_="aside") if value is not None else None,
         ),
-        el(
-            "div",
-            [el("p", note, class_="note") for note in run.notes],
-            _facts(run),
-            _attempts(run),
-            _checkpoints(run),
-            _log(run),
-            class_="body",
-            id=f"run-{run.id}",
-        ),
+        in_time(_body(v, run), lazy=len(v.runs) > _MOST),
         class_="run",
+        data_run=run.id,
     )
 
 
-def _facts(run: Run) -> Element:
+def _body(v: View, run: Run) -> Element:
+    return el(
+        "div",
+        [el("p", note, class_="note") for note in run.notes],
+        _facts(v, run),
+        _attempts(run),
+        _checkpoints(run),
+        _diff(run),
+        _log(run),
+        class_="body",
+        id=f"run-{run.id}",
+    )
+
+
+def _facts(v: View, run: Run) -> Element:
     command = el("code", shlex.join(run.command)) if run.command else None
     pairs: list[tuple[str, Child]] = [
         ("Command", command),
         ("Parameters", _named(run.params)),
-        ("Last values", _named({name: measured(value) for name, value in run.metrics.items()})),
+        ("Last values", _named({name: measured(value) for name, value in run.metrics.items() if name not in FACTS})),
         ("Job", run.job),
         ("Chips", ", ".join(run.chips)),
         ("Host", run.host),
@@ -53,11 +60,23 @@ def _facts(run: Run) -> Element:
         ("Started", f"{clock(run.started)} UTC" if run.started else None),
         ("Ended", f"{clock(run.ended)} UTC" if run.ended and run.state != "running" else None),
         ("Time on a chip", duration(run.trained_for) if run.trained_for is not None else None),
+        ("Cost", f"${v.cost.runs[run.id]:,.2f} at list prices" if run.id in v.cost.runs else None),
+        ("Versions", _named(run.versions)),
+        ("Compilations", _compilations(run)),
         ("Resumed from", run.resumed_from),
         ("Files", f"runs/{run.id}/"),
         *run.facts.items(),
     ]
     return el("dl", [[el("dt", name), el("dd", value)] for name, value in pairs if value])
+
+
+def _compilations(run: Run) -> str:
+    """`12, which took 48 s`, as far as the job has said so."""
+    times, seconds = (run.metrics.get(name) for name in ("compilations", "compile_seconds"))
+    took = duration(timedelta(seconds=seconds)) if seconds is not None and 0 <= seconds < 1e9 else ""
+    if times is None:
+        return took
+    return f"{number(times)}, which took {took}" if took else number(times)
 
 
 def _named(values: dict[str, str]) -> list[Child]:
@@ -111,13 +130,29 @@ def _files(checkpoint: Checkpoint) -> list[Element]:
             el("td", number(checkpoint.step)),
             el("td", file.path),
             el("td", "–" if file.size is None else size(file.size)),
-            el("td", el("code", file.sha256[:_SHORT_SHA], title=file.sha256)),
+            el("td", el("code", file.sha256)),
         )
         for file in checkpoint.files
     ]
     if checkpoint.problem:
         rows.append(el("tr", el("td", number(checkpoint.step)), el("td", checkpoint.problem, colspan=3, class_="note")))
     return rows
+
+
+def _diff(run: Run) -> Child:
+    if not run.diff:
+        return None
+    label = f"Changes in the code of {run.id} that are in no commit"
+    return [
+        el("h4", "Changes that are in no commit"),
+        el("pre", _lines(run.diff), tabindex=0, role="region", aria_label=label),
+    ]
+
+
+def _lines(diff: str) -> list[Child]:
+    """A diff with its added and its removed lines marked."""
+    kinds = {"+": "ins", "-": "del", "@": "hunk"}
+    return [[el("span", line, class_=kinds[line[0]]) if line[:1] in kinds else line, "\n"] for line in diff.split("\n")]
 
 
 def _log(run: Run) -> Child:

@@ -1,17 +1,23 @@
 """A tree of elements that becomes markup, in which every text is only ever text.
 
 There is one way in for a string, as a child or as an attribute's value, and both are cleaned and escaped when
-the tree is rendered. Nothing can be passed through as markup, no element can carry a script, and a link can
-only lead to a place in the same page.
+the tree is rendered. Nothing can be passed through as markup, and a link can only lead to a place in the same page
+or to one of the files that are written beside it. Styles and scripts are this package's own files, made by
+`stylesheet` and `script`, and the page's policy names each by its hash, so that the browser runs nothing else;
+`data` carries values to them as JSON, which no browser runs.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
+import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from tpufleet.report.text import clean
 
@@ -21,6 +27,10 @@ Value: TypeAlias = "str | int | float | bool | None"
 _TAG = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
 _FORBIDDEN_TAGS = frozenset({"script", "iframe", "object", "embed", "base", "link", "form", "foreignObject"})
 _VOID = frozenset({"meta", "br", "hr", "col", "input", "link"})
+_RAW = frozenset({"style", "script"})  # raw text by the HTML standard; only the constructors below give them children
+_LEAVES_SCRIPT = re.compile(r"</script|<script|<!--", re.IGNORECASE)
+_IN_JSON = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+DOWNLOADS = ("runs.csv", "runs.json", "metrics.csv", "index.md")
 _FORBIDDEN_ATTRIBUTES = re.compile(r"on.*|style|src|srcdoc|action|formaction|xlink.*", re.IGNORECASE)
 
 
@@ -47,7 +57,7 @@ def el(tag: str, *children: Child, **attributes: Value) -> Element:
         if value is not None and value is not False
     )
     for name, value in pairs:
-        if _FORBIDDEN_ATTRIBUTES.fullmatch(name) or (name == "href" and not value.startswith("#")):
+        if _FORBIDDEN_ATTRIBUTES.fullmatch(name) or (name == "href" and not _leads_nowhere(value)):
             raise ValueError(f"no {name}={value!r} in a report")
     return Element(tag, pairs, children)
 
@@ -57,6 +67,26 @@ def stylesheet(css: str) -> Element:
     if "<" in css:
         raise ValueError("a stylesheet must not contain '<'")
     return Element("style", (), (css,))
+
+
+def script(code: str) -> Element:
+    """A script element of the package's own code; what could end it early is refused."""
+    if _LEAVES_SCRIPT.search(code):
+        raise ValueError("a script must hold neither a script element nor a comment's beginning")
+    return Element("script", (), (code,))
+
+
+def data(name: str, value: object) -> Element:
+    """`value` as JSON in a block with the id `name`, for the page's scripts. Strings in it are cleaned, numbers that
+    JSON has no word for become null, and nothing in it can end the block."""
+    text = json.dumps(_plain(value), separators=(",", ":"), allow_nan=False)  # plain ASCII, so U+2028 is escaped too
+    return Element("script", (("type", "application/json"), ("id", name)), (text.translate(_IN_JSON),))
+
+
+def hashed(*elements: Element) -> str:
+    """The sources by which a policy allows exactly these styles or scripts, and no others."""
+    digests = (hashlib.sha256("".join(map(str, e.children)).encode()).digest() for e in elements)
+    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def render(root: Element) -> str:
@@ -72,6 +102,22 @@ def fragment(root: Element) -> str:
     out: list[str] = []
     _render(root, out)
     return "".join(out)
+
+
+def _leads_nowhere(href: str) -> bool:
+    return href.startswith("#") or href in DOWNLOADS
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, float):
+        return (int(value) if value.is_integer() else value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {clean(str(name)): _plain(item) for name, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in cast("Sequence[object]", value)]
+    return value
 
 
 def _attribute_name(name: str) -> str:
@@ -96,7 +142,7 @@ def _render_element(element: Element, out: list[str]) -> None:
     out.append(">")
     if element.tag in _VOID:
         return
-    if element.tag == "style":  # raw text by the HTML standard; only stylesheet() makes one with children
+    if element.tag in _RAW:
         out.extend(child for child in element.children if isinstance(child, str))
     else:
         _render(element.children, out)

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from tpufleet.errors import StateError
-from tpufleet.report.artifacts import Checkpoint, Completion, read_checkpoints, read_completions, read_log
+from tpufleet.report.artifacts import Checkpoint, Completion, read_checkpoints, read_completions, read_diff, read_log
 from tpufleet.report.curves import Curve, CurveReader
+from tpufleet.report.nodes import Node, read_nodes
 from tpufleet.report.records import (
     Record,
     as_count,
@@ -58,6 +59,7 @@ class Run:
     commit: str
     dirty: bool
     command: tuple[str, ...]
+    versions: dict[str, str]
     attempts: tuple[Attempt, ...]
     step: int | None
     resumed_from: str
@@ -67,6 +69,7 @@ class Run:
     completions: tuple[Completion, ...]
     checkpoints: tuple[Checkpoint, ...]
     log: tuple[str, ...]
+    diff: str
     notes: tuple[str, ...]
 
     @property
@@ -91,6 +94,7 @@ class Collection:
     fleet: str
     runs: tuple[Run, ...]
     notes: tuple[str, ...]
+    nodes: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ def load(home: Path) -> Collection:
     limits = Limits.of(len(found))
     runs = [_run(run_id, record, home / "runs" / run_id, limits) for run_id, record in found.items()]
     fleet = as_text(listing.get("fleet")) or home.resolve().name
-    return Collection(fleet, tuple(sorted(runs, key=lambda run: natural(run.id))), tuple(notes))
+    return Collection(fleet, tuple(sorted(runs, key=lambda run: natural(run.id))), tuple(notes), read_nodes(home))
 
 
 def natural(text: str) -> list[tuple[int, float, str]]:
@@ -176,6 +180,7 @@ def _run(run_id: str, record: Record, directory: Path, limits: Limits) -> Run:
         commit=as_text(record.get("commit"), 64),
         dirty=record.get("dirty") is True,
         command=_texts(record.get("command")),
+        versions={k[:80]: as_text(v, 80) for k, v in list(as_record(record.get("versions")).items())[:MAX_NAMES]},
         attempts=tuple(map(_attempt, enumerate(map(as_record, as_list(record.get("attempts")))))),
         step=as_count(last_step) if step is None else step,
         resumed_from=as_text(record.get("resumed_from")),
@@ -185,6 +190,7 @@ def _run(run_id: str, record: Record, directory: Path, limits: Limits) -> Run:
         completions=completions,
         checkpoints=read_checkpoints(directory / "checkpoints"),
         log=read_log(directory / "log.txt"),
+        diff=read_diff(directory / "changes.diff"),
         notes=tuple(notes),
     )
 

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import resources
 
 from tpufleet.report.completions import completions
 from tpufleet.report.details import run_details
-from tpufleet.report.html import Child, Element, el, stylesheet
-from tpufleet.report.load import Collection, Run
-from tpufleet.report.marks import MOST, key
-from tpufleet.report.svg import Series, chart, outside
+from tpufleet.report.fleet import fleet_time, usd
+from tpufleet.report.html import DOWNLOADS, Child, Element, data, el, hashed, script, stylesheet
+from tpufleet.report.load import Run
+from tpufleet.report.marks import key
+from tpufleet.report.pictures import curves, curves_data
+from tpufleet.report.sweep import sweep
 from tpufleet.report.table import run_link, runs_table
-from tpufleet.report.text import count, measured
-from tpufleet.report.view import View, concerns, headline, view, when, winner
+from tpufleet.report.view import View, concerns, headline, when, winner
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_MOST_PICTURES = 12
+_POLICY = "default-src 'none'; script-src {scripts}; style-src {styles}; base-uri 'none'; form-action 'none'"
 _MOST_CONCERNS = 20
+_MOST_NAMED = 4
+_STYLES = ("style.css", "sections.css", "web/uPlot.min.css", "web/curves.css")
+_CURVES = ("uPlot.iife.min.js", "curves_numbers.js", "curves_picture.js", "curves.js")  # each needs those before it
+_SCRIPTS = (*(f"web/{name}" for name in _CURVES), "report.js")
+_FIRST = 'document.documentElement.classList.add("js");'  # before anything is drawn that scripts would hide again
 
 
-def page(collection: Collection) -> Element:
+def page(v: View) -> Element:
     """The whole report as one element, `<html>`. The same collection always gives the same page."""
-    v = view(collection)
-    parts = [("curves", "Curves", _curves(v)), ("runs", "Runs", _runs(v))]
-    parts += [("completions", "Completions", _completions(v)), ("details", "Run by run", _details(v))]
+    parts: list[tuple[str, str, Child]] = [
+        ("sweep", "What won", sweep(v)),
+        ("curves", "Curves", curves(v)),
+        ("runs", "Runs", runs_table(v) if v.runs else None),
+        ("completions", "Completions", _completions(v)),
+        ("fleet", "The fleet's time", fleet_time(v)),
+        ("details", "Run by run", [run_details(v, run) for run in v.runs] if v.runs else None),
+    ]
     sections = [(anchor, name, content) for anchor, name, content in parts if content]
+    styles = [stylesheet(_own(name)) for name in _STYLES]
+    first, scripts = script(_FIRST), [script(_own(name)) for name in _SCRIPTS]
+    policy = _POLICY.format(scripts=hashed(first, *scripts), styles=hashed(*styles))
     return el(
         "html",
-        _head(collection.fleet),
+        _head(v.collection.fleet, policy, [first, *styles]),
         el(
             "body",
             el("a", "Skip to the content", href="#content", class_="skip"),
@@ -37,35 +51,42 @@ def page(collection: Collection) -> Element:
                 [el("section", el("h2", name), content, id=anchor) for anchor, name, content in sections],
                 id="content",
             ),
-            el("footer", el("p", "Written by tpufleet. This file needs no network and runs no script.")),
+            _footer(),
+            data("data", curves_data(v)),
+            scripts,
         ),
         lang="en",
     )
 
 
-def _head(fleet: str) -> Element:
-    css = resources.files("tpufleet.report").joinpath("style.css").read_text(encoding="utf-8")
+def _own(name: str) -> str:
+    """The text of one of this package's own files."""
+    return resources.files("tpufleet.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _head(fleet: str, policy: str, parts: list[Element]) -> Element:
     return el(
         "head",
         el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        el("meta", http_equiv="Content-Security-Policy", content=policy),
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
         el("meta", name="referrer", content="no-referrer"),
         el("title", f"{fleet} – tpufleet report"),
-        stylesheet(css),
+        parts,
     )
 
 
 def _header(v: View, sections: list[tuple[str, str]]) -> Element:
     best = winner(v)
     time = when(v)
+    spent = f"{usd(v.cost)} at list prices" if v.collection.nodes else ""
     return el(
         "header",
         el("p", "tpufleet report", class_="kind"),
         el("h1", v.collection.fleet),
         el("p", headline(v), _winner(v, *best) if best else None, class_="lead"),
-        el("p", time, class_="meta") if time else None,
+        el("p", " · ".join(part for part in (time, spent) if part), class_="meta") if time or spent else None,
         _concerns(v),
         el("nav", [el("a", name, href=f"#{anchor}") for anchor, name in sections], aria_label="Sections")
         if sections
@@ -81,57 +102,21 @@ def _concerns(v: View) -> Child:
     found = concerns(v)
     if not found:
         return None
-    items = [el("li", [run_link(run), " "] if run else None, sentence) for sentence, run in found[:_MOST_CONCERNS]]
-    if len(found) > _MOST_CONCERNS:
-        items.append(el("li", f"And {len(found) - _MOST_CONCERNS:,} more; they stand with their runs."))
+    same: dict[str, list[Run | None]] = {}
+    for sentence, run in found:
+        same.setdefault(sentence, []).append(run)
+    items = [el("li", _whose(runs), sentence) for sentence, runs in list(same.items())[:_MOST_CONCERNS]]
+    if len(same) > _MOST_CONCERNS:
+        items.append(el("li", f"And {len(same) - _MOST_CONCERNS:,} more; they stand with their runs."))
     return el("aside", el("h2", "Worth knowing"), el("ul", items), class_="concerns")
 
 
-def _curves(v: View) -> Child:
-    if not v.main and not v.others:
-        return el("p", "No metrics came home.", class_="quiet") if v.runs else None
-    small = v.others[:_MOST_PICTURES]
-    return [
-        _large(v, v.main) if v.main else None,
-        el("div", [_small(v, name) for name in small], class_="pictures") if small else None,
-        _left_out(len(v.others) - len(small)),
-    ]
-
-
-def _large(v: View, metric: str) -> Element:
-    series = _series(v, metric)
-    grey = len(series) - sum(s.mark is not None for s in series)
-    more = f" The best {MOST} are marked, the other {grey:,} are grey." if grey else ""
-    above = f" {sentence}" if (sentence := outside(series)) else ""
-    caption = el("figcaption", el("b", metric), f" over steps, {count(len(series), 'run')}.{more}{above}")
-    return el("figure", caption, chart(metric, series, labels=True), _legend(v, metric), class_="large")
-
-
-def _small(v: View, metric: str) -> Element:
-    return el("figure", el("figcaption", el("b", metric)), chart(metric, _series(v, metric), labels=False))
-
-
-def _series(v: View, metric: str) -> list[Series]:
-    return [Series(run.id, run.curves[metric], v.marks.get(run.id)) for run in v.runs if metric in run.curves]
-
-
-def _legend(v: View, metric: str) -> Element:
-    """Names and last values below the picture, where the screen is too narrow for them beside it."""
-    marked = [run for run in v.runs if run.id in v.marks and metric in run.metrics]
-    items = [el("li", key(v.marks[r.id]), run_link(r), " ", el("b", measured(r.metrics[metric]))) for r in marked]
-    return el("ul", items, class_="legend")
-
-
-def _left_out(metrics: int) -> Child:
-    if metrics <= 0:
-        return None
-    return el(
-        "p", f"{count(metrics, 'further metric')} not drawn; the last values stand with each run.", class_="quiet"
-    )
-
-
-def _runs(v: View) -> Child:
-    return runs_table(v) if v.runs else None
+def _whose(runs: Sequence[Run | None]) -> Child:
+    """The runs that a sentence is about, in front of it; of many the first few."""
+    named = [run for run in runs if run]
+    links = [[", " if i else None, run_link(run)] for i, run in enumerate(named[:_MOST_NAMED])]
+    more = f" and {len(named) - _MOST_NAMED:,} more" if len(named) > _MOST_NAMED else None
+    return [links, more, " "] if named else None
 
 
 def _completions(v: View) -> Child:
@@ -144,5 +129,13 @@ def _completions(v: View) -> Child:
     return [explained, cards]
 
 
-def _details(v: View) -> Child:
-    return [run_details(v, run) for run in v.runs] if v.runs else None
+def _footer() -> Element:
+    files = [[" · " if i else None, el("a", name, href=name)] for i, name in enumerate(DOWNLOADS)]
+    return el(
+        "footer",
+        el("p", "Beside this page: ", files),
+        el(
+            "p",
+            "Written by tpufleet. This file needs no network, and runs no script but its own; it can be read without.",
+        ),
+    )

@@ -11,14 +11,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tpufleet.report.curves import Curve, Point
-from tpufleet.report.html import Element, el
+from tpufleet.report.curves import Curve, Point, thin
+from tpufleet.report.html import Child, Element, el
 from tpufleet.report.marks import colour_class, shape
 from tpufleet.report.scale import Scale, span_of, steps_of, tick_label
 from tpufleet.report.text import measured, number, shorten
 
 _ENOUGH = 4  # points of a curve after its first, on average
-_UNITS = 1000  # the curves' own coordinates; with one decimal that is finer than any screen
+UNITS = 1000  # the curves' own coordinates; with one decimal that is finer than any screen
+_CROWD = 100  # grey curves; more are drawn together,
+_CHUNK = 40  # so many as one path
+_CROWD_POINTS = 30
 _LABEL = 24  # characters of a run's name beside its curve
 _LABEL_GAP = 0.052  # of the plot's height: one line of text in the large picture
 
@@ -58,10 +61,17 @@ def chart(metric: str, series: Sequence[Series], *, labels: bool) -> Element:
     axes = _axes(drawn)
     drawn.sort(key=lambda s: s.mark is not None)  # grey first, so that it lies below
     places = _label_places([s for s in drawn if s.mark is not None], axes) if labels else {}
+    grey = [s for s in drawn if s.mark is None]
+    crowd = _crowd(grey, axes) if len(grey) > _CROWD else None
     plot = el(
         "svg",
         _grid(axes),
-        el("g", [_series(metric, s, axes, places.get(s.name)) for s in drawn], class_="curves"),
+        crowd,
+        el(
+            "g",
+            [_series(metric, s, axes, places.get(s.name)) for s in drawn if not crowd or s.mark is not None],
+            class_="curves",
+        ),
         class_="plot",
         role="img",
         aria_label=f"{metric} over steps: {_range_in_words(drawn)}",
@@ -115,12 +125,17 @@ def _range_in_words(drawn: Sequence[Series]) -> str:
 def _grid(axes: Axes) -> Element:
     rows = [(1 - axes.y.at(tick), tick_label(tick)) for tick in axes.y.ticks(5)]
     columns = [(axes.x.at(tick), tick_label(tick)) for tick in axes.x.ticks(5)]
+    return grid(rows, columns)
+
+
+def grid(rows: Sequence[tuple[float, str]], columns: Sequence[tuple[float, str]]) -> Element:
+    """Lines across a picture with their words at the left, and words below it; each with its place, 0 to 1."""
     return el(
         "g",
-        [el("line", x1=0, x2="100%", y1=_percent(at), y2=_percent(at)) for at, _ in rows],
-        [el("text", word, x=-8, y=_percent(at), dy="0.35em", class_="row") for at, word in rows],
+        [el("line", x1=0, x2="100%", y1=percent(at), y2=percent(at)) for at, _ in rows],
+        [el("text", word, x=-8, y=percent(at), dy="0.35em", class_="row") for at, word in rows],
         el("line", x1=0, x2="100%", y1="100%", y2="100%", class_="axis"),
-        [el("text", word, x=_percent(at), y="100%", dy="1.5em", class_="column") for at, word in columns],
+        [el("text", word, x=percent(at), y="100%", dy="1.5em", class_="column") for at, word in columns],
         class_="grid",
         aria_hidden="true",
     )
@@ -133,14 +148,9 @@ def _series(metric: str, series: Series, axes: Axes, place: float | None) -> Ele
     return el(
         "g",
         el("title", title(metric, series)),
-        el(
-            "svg",
+        stretched(
             el("path", class_="reach", d=path) if mark is not None else None,  # easier to point at
             el("path", class_="curve", d=path),
-            viewBox=f"0 0 {_UNITS} {_UNITS}",
-            preserveAspectRatio="none",
-            width="100%",
-            height="100%",
         ),
         [_mark_at(point, mark, axes) for point in _marked_points(points, mark)],
         _label(series, mark, axes.across(end), axes.down(end), place)
@@ -150,9 +160,29 @@ def _series(metric: str, series: Series, axes: Axes, place: float | None) -> Ele
     )
 
 
+def _crowd(series: Sequence[Series], axes: Axes) -> Element:
+    """Many grey curves as few paths, thinner than others: nobody can tell them apart, and each would cost elements."""
+    chunks = [series[i : i + _CHUNK] for i in range(0, len(series), _CHUNK)]
+    paths = ["".join(_path(thin(s.curve.points, _CROWD_POINTS), axes) for s in chunk) for chunk in chunks]
+    said = el("title", f"{len(series):,} other runs")
+    return el("g", said, stretched([el("path", class_="curve", d=path) for path in paths]), class_="run grey")
+
+
+def stretched(*children: Child) -> Element:
+    """Paths in units of a thousandth of the picture, stretched to its size."""
+    return el(
+        "svg",
+        *children,
+        viewBox=f"0 0 {UNITS} {UNITS}",
+        preserveAspectRatio="none",
+        width="100%",
+        height="100%",
+    )
+
+
 def _path(points: Sequence[Point], axes: Axes) -> str:
     """The path's data in the curves' own units; the plot clips it, and values far beyond the axis stop there."""
-    pairs = [f"{_UNITS * axes.across(p):.1f} {_UNITS * min(99.0, max(-99.0, axes.down(p))):.1f}" for p in points]
+    pairs = [f"{UNITS * axes.across(p):.1f} {UNITS * min(99.0, max(-99.0, axes.down(p))):.1f}" for p in points]
     if len(pairs) == 1:  # a stroke of no length with round caps is a dot
         pairs *= 2
     return "M" + "L".join(pairs)
@@ -171,7 +201,7 @@ def _mark_at(point: Point, mark: int | None, axes: Axes) -> Element | None:
     x, y = axes.across(point), axes.down(point)
     if mark is None or not 0 <= y <= 1:
         return None
-    return el("svg", shape(mark), x=_percent(x), y=_percent(y), class_="at")
+    return el("svg", shape(mark), x=percent(x), y=percent(y), class_="at")
 
 
 def _label(series: Series, mark: int, x: float, y: float, place: float) -> list[Element]:
@@ -179,14 +209,14 @@ def _label(series: Series, mark: int, x: float, y: float, place: float) -> list[
     y = min(1.0, max(0.0, y))
     aside = el(
         "svg",
-        el("line", x1=8, y1=_percent(y), x2=22, y2=_percent(place), class_="lead"),
-        el("svg", shape(mark), x=30, y=_percent(place), class_="at"),
+        el("line", x1=8, y1=percent(y), x2=22, y2=percent(place), class_="lead"),
+        el("svg", shape(mark), x=30, y=percent(place), class_="at"),
         el(
             "text",
             el("tspan", measured(series.curve.last), class_="value"),
             f" {shorten(series.name, _LABEL)}",
             x=41,
-            y=_percent(place),
+            y=percent(place),
             dy="0.35em",
         ),
         x="100%",
@@ -195,7 +225,7 @@ def _label(series: Series, mark: int, x: float, y: float, place: float) -> list[
     if x > 0.995:
         return [aside]
     return [
-        el("line", x1=_percent(x), x2="100%", y1=_percent(y), y2=_percent(y), class_="lead dotted"),
+        el("line", x1=percent(x), x2="100%", y1=percent(y), y2=percent(y), class_="lead dotted"),
         aside,
     ]
 
@@ -229,5 +259,6 @@ def _centred(wanted: Sequence[float], gap: float) -> list[float]:
     return [start + i * gap for start, members in blocks for i in range(members)]
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A place in a picture, 0 to 1, as an attribute says it."""
     return "0" if math.isclose(share, 0, abs_tol=1e-6) else f"{100 * share:.2f}%"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tpufleet.report.html import Child, Element, el
 from tpufleet.report.load import Run
 from tpufleet.report.marks import key
 from tpufleet.report.text import clock, duration, measured, number, shorten, size
-from tpufleet.report.view import View, param_names
+from tpufleet.report.view import View, best_of, param_names
 
 _SYMBOLS = {"done": "✓", "running": "▸", "recovering": "↻", "queued": "…", "stopped": "■", "failed": "✕"}
 _MOST_PARAMS = 12
 _MOST_METRICS = 6
+_AT_ONCE = 100  # rows that are in the page from the start
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,9 @@ class Column:
     class_: str | None = None
 
 
-def runs_table(v: View) -> Element:
-    """The table in a container of its own that scrolls, so that the page never does sideways."""
+def runs_table(v: View) -> Child:
+    """The table in a container of its own that scrolls, so that the page never does sideways; a long one in two parts,
+    of which a script makes one when that is wanted."""
     params = param_names(v.collection.runs)[:_MOST_PARAMS]
     metrics = [name for name in (v.main, *v.others) if name][:_MOST_METRICS]
     columns = [
@@ -36,15 +39,16 @@ def runs_table(v: View) -> Element:
         *(Column(name, "n") for name in metrics),
         *map(Column, ("Chip", "Host", "Commit", "Started (UTC)")),
         *(Column(name, "n") for name in ("Duration", "Attempts", "Checkpoints")),
+        *([Column("Cost", "n")] if v.cost.runs else []),
     ]
+    bests = {name: best_of(v.runs, name) for name in metrics}
     dated = len({run.started.date() for run in v.runs if run.started}) > 1  # one day stands in the page's head
-    rows = [_row(v, run, params, metrics, dated=dated) for run in v.runs]
-    return scrolling(
-        "Runs",
-        el("thead", el("tr", [el("th", c.heading, scope="col", class_=c.class_) for c in columns])),
-        el("tbody", rows),
-        class_="runs",
-    )
+    rows = [_row(v, run, params, bests, dated=dated) for run in v.runs]
+    head = el("thead", el("tr", [el("th", c.heading, scope="col", class_=c.class_) for c in columns]))
+    first = scrolling("Runs", head, el("tbody", rows[:_AT_ONCE]), class_="runs sortable")
+    if len(rows) <= _AT_ONCE:
+        return first
+    return [first, in_time(scrolling("Further runs", head, el("tbody", rows[_AT_ONCE:]), class_="runs"), lazy=True)]
 
 
 def scrolling(label: str, *parts: Child, class_: str | None = None) -> Element:
@@ -61,9 +65,15 @@ def state(run: Run) -> list[Child]:
     ]
 
 
-def run_link(run: Run) -> Element:
-    """A run's name as a link to its part of the page. (Its id is a safe name, and so a safe anchor.)"""
-    return el("a", run.id, href=f"#run-{run.id}")
+def in_time(shown: Child, lazy: bool) -> Child:
+    """`shown`; where there is much of it and scripts run, one of them puts it in when it's wanted."""
+    return el("noscript", shown, class_="lazy") if lazy else shown
+
+
+def run_link(run: Run, words: str | None = None) -> Element:
+    """A run's name, or other `words`, as a link to its part of the page. (Its id is a safe name, and so a safe
+    anchor.)"""
+    return el("a", words or run.id, href=f"#run-{run.id}")
 
 
 def commit(run: Run, length: int = 9) -> list[Child]:
@@ -74,32 +84,43 @@ def commit(run: Run, length: int = 9) -> list[Child]:
     return [el("code", run.commit[:length]), [" ", dirty] if run.dirty else None]
 
 
-def _row(v: View, run: Run, params: Sequence[str], metrics: Sequence[str], *, dated: bool) -> Element:
+def _row(v: View, run: Run, params: Sequence[str], bests: Mapping[str, float | None], *, dated: bool) -> Element:
+    """A run's row. `data-v` is what a cell is sorted by where that isn't its text."""
     best = run is v.best
     name = el("span", key(v.marks.get(run.id)), run_link(run), class_="name")
+    lasted = run.trained_for
     return el(
         "tr",
         el("th", name, scope="row"),
         el("td", state(run)),
         [el("td", shorten(run.params.get(p, "–"), 40), class_="n") for p in params],
-        el("td", "–" if run.step is None else number(run.step), class_="n"),
-        [_metric(run, name, best=best and name == v.main) for name in metrics],
+        _number("–" if run.step is None else number(run.step), run.step),
+        [_metric(run, name, best=value) for name, value in bests.items()],
         el("td", ", ".join(run.chips) or "–"),
         el("td", run.host or "–"),
         el("td", commit(run)),
         el("td", _started(run, dated=dated)),
-        el("td", duration(run.trained_for) if run.trained_for is not None else "–", class_="n"),
-        el("td", number(len(run.attempts)), class_="n"),
-        el("td", _checkpoints(run), class_="n"),
+        _number(duration(lasted), round(lasted.total_seconds())) if lasted is not None else _number("–", None),
+        _number(number(len(run.attempts)), len(run.attempts)),
+        _number(_checkpoints(run), len(run.checkpoints)),
+        _number(f"${run_cost:,.2f}" if (run_cost := v.cost.runs.get(run.id)) is not None else "–", run_cost)
+        if v.cost.runs
+        else None,
         class_="best" if best else None,
+        data_run=run.id,
     )
 
 
-def _metric(run: Run, name: str, *, best: bool) -> Element:
+def _number(words: str, value: float | None) -> Element:
+    return el("td", words, class_="n", data_v=value)
+
+
+def _metric(run: Run, name: str, *, best: float | None) -> Element:
     value = run.metrics.get(name)
     if value is None:
-        return el("td", "–", class_="n")
-    return el("td", el("span", "best ", class_="badge") if best else None, measured(value), class_="n")
+        return _number("–", None)
+    badge = el("span", "best ", class_="badge") if value == best else None
+    return el("td", badge, measured(value), class_="n", data_v=value if math.isfinite(value) else None)
 
 
 def _started(run: Run, *, dated: bool) -> str:

@@ -8,12 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tpufleet.report.cost import Cost, cost_of
 from tpufleet.report.load import Collection, Run
 from tpufleet.report.marks import MOST
 from tpufleet.report.text import count, duration, measured, number
 
 _STATES = ("done", "running", "recovering", "queued", "stopped", "failed")
 PREFERRED = "test_loss"
+FACTS = frozenset({"steps", "compilations", "compile_seconds"})  # said in records beside the metrics; no curves
+_LOWER = re.compile(r"loss|error|perplexity|ppl|nll", re.IGNORECASE)
+_HIGHER = re.compile(r"acc|score|reward|bleu|f1|per_second|throughput", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,8 @@ class View:
     """The collection as the page needs it.
 
     `runs` are ranked, the best first; `main` is the deciding metric, if there is one; `others` are further
-    metrics that have curves; `marks` gives the runs that have a mark of their own its index.
+    metrics that have curves; `marks` gives the runs that have a mark of their own its index; `cost` is what the
+    nodes' time is worth.
     """
 
     collection: Collection
@@ -30,6 +35,7 @@ class View:
     others: tuple[str, ...]
     best: Run | None
     marks: dict[str, int]
+    cost: Cost
 
 
 def view(collection: Collection) -> View:
@@ -44,6 +50,7 @@ def view(collection: Collection) -> View:
         others=tuple(name for name in _metrics(collection.runs) if name != main and _moves(collection.runs, name)),
         best=best,
         marks={run.id: index for index, run in enumerate(marked)},
+        cost=cost_of(collection.nodes, collection.runs),
     )
 
 
@@ -58,6 +65,14 @@ def main_metric(runs: Sequence[Run]) -> str | None:
 def param_names(runs: Iterable[Run]) -> list[str]:
     """Every parameter of any run, in the order in which the runs name them."""
     return list(dict.fromkeys(name for run in runs for name in run.params))
+
+
+def best_of(runs: Iterable[Run], metric: str) -> float | None:
+    """The best last value of a metric, by what its name says of the direction; None where it says nothing."""
+    values = [value for run in runs if math.isfinite(value := run.metrics.get(metric, math.nan))]
+    if not values or not (_LOWER.search(metric) or _HIGHER.search(metric)):
+        return None
+    return min(values) if _LOWER.search(metric) else max(values)
 
 
 def headline(v: View) -> str:
@@ -121,7 +136,7 @@ def _rank(run: Run, metric: str | None) -> float:
 
 
 def _metrics(runs: Iterable[Run]) -> list[str]:
-    return list(dict.fromkeys(name for run in runs for name in run.metrics))
+    return list(dict.fromkeys(name for run in runs for name in run.metrics if name not in FACTS))
 
 
 def _moves(runs: Iterable[Run], metric: str) -> bool:

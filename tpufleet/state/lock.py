@@ -24,6 +24,7 @@ def locked(path: Path, command: str, *, wait_s: float, waiting: Callable[[str], 
     """Hold the lock at `path`; `waiting` is told once who holds it. Raises StateError after `wait_s` seconds."""
     try:
         with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise StateError(f"the lock {path} can't be opened: {error.strerror}") from error

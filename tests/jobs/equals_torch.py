@@ -1,0 +1,88 @@
+"""Run by a Python that has JAX and torch: the same weights and batches in both; prints each step's two losses.
+
+`equals_torch.py JOBS STEPS` writes a line of JSON: [[torch's, JAX's], …].
+"""
+
+import importlib.util
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+import torch
+
+JOBS, STEPS = Path(sys.argv[1]), int(sys.argv[2])
+
+
+def load(path: Path, name: str) -> object:
+    """Both jobs have a `train.py`, so neither goes by its plain name."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]  the files are there
+    sys.modules[name] = module
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    return module
+
+
+ours, theirs = load(JOBS / "gpt_jax" / "train.py", "gpt_jax"), load(JOBS / "gpt" / "model.py", "gpt_model")
+
+
+def transferred(model: torch.nn.Module) -> dict[str, object]:
+    """torch's weights as JAX's job has them: matrices the other way round, those of all blocks stacked."""
+    array = {name: value.detach().numpy().copy() for name, value in model.state_dict().items()}
+    blocks = len(model.blocks)
+
+    def layer(name: str) -> dict[str, np.ndarray]:
+        found = {"weight": array[f"{name}.weight"].T}
+        return found | ({"bias": array[f"{name}.bias"]} if f"{name}.bias" in array else {})
+
+    def stacked(name: str) -> dict[str, np.ndarray]:
+        each = [layer(f"blocks.{n}.{name}") for n in range(blocks)]
+        return {part: np.stack([one[part] for one in each]) for part in each[0]}
+
+    return {
+        "bytes": array["bytes.weight"],
+        "positions": array["positions.weight"],
+        "blocks": {
+            "attention_norm": stacked("attention.norm"),
+            "query_key_value": stacked("attention.query_key_value"),
+            "output": stacked("attention.output"),
+            "mlp_norm": stacked("mlp.0"),
+            "mlp_in": stacked("mlp.1"),
+            "mlp_out": stacked("mlp.3"),
+        },
+        "norm": layer("norm"),
+        "scores": layer("scores"),
+    }
+
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+SIZES = {"context": 32, "width": 32, "mlp": 64, "heads": 4, "layers": 2}
+OTHERS = {"batch": 8, "threads": 1, "device": "cpu"}
+options = ours.parse_options([f"--{name}={value}" for name, value in {**SIZES, **OTHERS}.items()])
+ours.choose_device(options)
+model = theirs.GPT(theirs.Shape(**SIZES))
+optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
+
+weights = transferred(model)
+zeros = jax.tree.map(np.zeros_like, weights)
+fresh = ours.initial_state(options)
+state = {"weights": weights, "mean": zeros, "square": zeros}
+assert jax.tree.map(np.shape, state) == jax.tree.map(np.shape, fresh)
+
+data = np.frombuffer(b"".join(b'"It is %d steps," said Holmes.\n' % n for n in range(200)), np.uint8)
+places = len(data) - options.context
+advance = jax.jit(partial(ours.launch, options))
+pairs = []
+for step in range(STEPS):
+    drawn = ours.draw(options, step, places)
+    state, found = advance(state, data, drawn, np.float32(options.lr))
+    windows = torch.tensor(data[drawn[1][0][:, None] + np.arange(options.context + 1)]).long()
+    loss = model.loss(windows[:, :-1], windows[:, 1:])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    pairs.append([loss.item(), float(found[0])])
+print(json.dumps(pairs))

@@ -1,0 +1,128 @@
+"""The files beside the page, for spreadsheets and programs: `runs.csv`, `metrics.csv`, `runs.json`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from datetime import datetime
+from pathlib import Path
+
+from tpufleet.report.load import Run
+from tpufleet.report.records import records
+from tpufleet.report.rows import Cell, read_points, run_directories, run_rows
+from tpufleet.report.text import clean
+from tpufleet.report.view import View
+
+SCHEMA = 1
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def safe_cell(cell: Cell) -> Cell:
+    """A cell that no spreadsheet takes for a formula: text that begins like one, and is no number, is quoted."""
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA) or _is_number(cell):
+        return cell
+    return f"'{cell}"
+
+
+def runs_csv(v: View) -> str:
+    """A row a run, the columns as `run_rows` has them."""
+    rows = run_rows(v.collection)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    if rows:
+        writer.writerow([safe_cell(name) for name in rows[0]])
+    writer.writerows([safe_cell(cell) for cell in row.values()] for row in rows)
+    return out.getvalue()
+
+
+def metrics_csv(home: Path) -> str:
+    """Every point of every run below `home`: run, metric, step, value, as `metric_rows` has them."""
+    lines = ["run,metric,step,value\n"]
+    for directory in run_directories(home):
+        for metric, points in read_points(records(directory / "metrics.jsonl")).items():
+            prefix = f"{_quoted(directory.name)},{_quoted(metric)},"
+            lines += [f"{prefix}{int(step) if step.is_integer() else step},{value!r}\n" for step, value in points]
+    return "".join(lines)
+
+
+def _quoted(text: str) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow([safe_cell(text)])
+    return out.getvalue()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def runs_json(v: View) -> str:
+    """What the page says of each run, the best first, with the names that `--json` has for it."""
+    told = {
+        "schema": SCHEMA,
+        "fleet": clean(v.collection.fleet),
+        "metric": v.main,
+        "best": v.best.id if v.best else None,
+        "usd": round(v.cost.usd, 4) if v.collection.nodes else None,
+        "runs": [_run(v, run) for run in v.runs],
+    }
+    return json.dumps(told, indent=1, allow_nan=False) + "\n"
+
+
+def _run(v: View, run: Run) -> dict[str, object]:
+    usd = v.cost.runs.get(run.id)
+    return {
+        "id": run.id,
+        "job": clean(run.job),
+        "params": _texts(run.params),
+        "state": clean(run.state),
+        "reason": clean(run.reason) or None,
+        "host": clean(run.host) or None,
+        "chips": [clean(chip) for chip in run.chips],
+        "commit": clean(run.commit) or None,
+        "dirty": run.dirty,
+        "command": [clean(word) for word in run.command],
+        "attempts": [
+            {
+                "n": attempt.number,
+                "host": clean(attempt.host) or None,
+                "chips": [clean(chip) for chip in attempt.chips],
+                "started": _moment(attempt.started),
+                "ended": _moment(attempt.ended),
+                "exit_code": attempt.exit_code,
+                "reason": clean(attempt.reason) or None,
+            }
+            for attempt in run.attempts
+        ],
+        "step": run.step,
+        "metrics": {clean(name): value if math.isfinite(value) else None for name, value in run.metrics.items()},
+        "resumed_from": clean(run.resumed_from) or None,
+        "versions": _texts(run.versions),
+        "facts": _texts(run.facts),
+        "seconds": run.trained_for.total_seconds() if run.trained_for is not None else None,
+        "usd": None if usd is None else round(usd, 4),
+        "checkpoints": [
+            {
+                "step": checkpoint.step,
+                "problem": clean(checkpoint.problem) or None,
+                "files": [
+                    {"path": clean(file.path), "size": file.size, "sha256": clean(file.sha256)}
+                    for file in checkpoint.files
+                ],
+            }
+            for checkpoint in run.checkpoints
+        ],
+    }
+
+
+def _texts(values: dict[str, str]) -> dict[str, str]:
+    return {clean(name): clean(value) for name, value in values.items()}
+
+
+def _moment(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat().replace("+00:00", "Z")
