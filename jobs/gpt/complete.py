@@ -3,8 +3,9 @@
 import codecs
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # torch does without it, and so do we
@@ -13,60 +14,87 @@ with warnings.catch_warnings():
 import checkpoint
 import device as devices
 from model import GPT, VOCABULARY, Shape
-from options import LENGTH, PROMPT, SEED, TEMPERATURE, Parser, prompt
+from options import DEVICES, LENGTH, PROMPT, SEED, TEMPERATURE, Parser, prompt
 from text import printable
+
+# writes bytes after a start, with the noise (length, 256) that makes the choice
+Follow = Callable[[GPT, devices.Device, bytes, torch.Tensor], Iterator[torch.Tensor]]
 
 
 @torch.no_grad()
 def continuation(
-    model: GPT, device: devices.Device, start: bytes, *, length: int, temperature: float, seed: int
+    model: GPT,
+    device: devices.Device,
+    start: bytes,
+    *,
+    length: int,
+    temperature: float,
+    seed: int,
+    follow: Follow | None = None,
 ) -> Iterator[torch.Tensor]:
     """Yields `length` bytes that follow `start`, each a number that is still on the device.
 
     Drawing a byte by its probability is the same as taking the highest score after adding noise (Gumbel's).
     All the noise is drawn beforehand on the CPU: a seed gives the same text on every device, and the
-    training's own random numbers are left alone. Shapes never change and every index is a tensor, so XLA
-    compiles this once; a model that sees `context` bytes at most gets the last ones.
+    training's own random numbers are left alone. A model that sees `context` bytes at most gets the last ones.
     """
-    context = model.shape.context
-    start = start[-context:]
     chance = torch.empty(length, VOCABULARY).exponential_(generator=torch.Generator().manual_seed(seed))
-    noise = -temperature * chance.clamp_min(1e-30).log().to(device.torch)
+    noise = (-temperature * chance.clamp_min(1e-30).log()).to(device.torch)
+    follow = follow or (fixed if device.is_lazy else growing)
+    yield from follow(model, device, start[-model.shape.context :], noise)
+
+
+def growing(model: GPT, device: devices.Device, start: bytes, noise: torch.Tensor) -> Iterator[torch.Tensor]:
+    """As one would write it: the window grows by a byte, up to the context (to XLA, a new program each time)."""
+    window = torch.tensor(list(start), device=device.torch)
+    for extra in noise:
+        byte = (model(window[None])[0, -1] + extra).argmax(0, keepdim=True)
+        window = torch.cat((window, byte))[-model.shape.context :]
+        byte = byte[0]
+        device.sync("a byte of a completion", window)
+        yield byte
+
+
+def fixed(model: GPT, device: devices.Device, start: bytes, noise: torch.Tensor) -> Iterator[torch.Tensor]:
+    """As XLA likes it: shapes never change and every index is a tensor, so this is compiled once for all bytes."""
+    context, length = model.shape.context, len(noise)
     written = torch.zeros(context + length, dtype=torch.long)
     written[: len(start)] = torch.tensor(list(start))
     written = written.to(device.torch)
-    places = torch.arange(context + length, device=device.torch)
-    end = torch.tensor([len(start)], device=device.torch)  # so many bytes are written so far
-    step = torch.tensor([0], device=device.torch)
-    device.sync()
+    places = torch.arange(context + length).to(device.torch)
+    end = torch.tensor([len(start)]).to(device.torch)  # so many bytes are written so far
+    step = torch.tensor([0]).to(device.torch)
     for _ in range(length):
         first = (end - context).clamp_min(0)
         window = written.index_select(0, first + places[:context])  # zeros after the end, which nothing looks at
         scores = model(window[None])[0].index_select(0, end - 1 - first)
-        byte = (scores + noise.index_select(0, step)).argmax(1)
+        byte = (scores + noise.index_select(0, step)).argmax(1)[0]
         written = torch.where(places == end, byte, written)
         end, step = end + 1, step + 1
-        device.sync()
-        yield byte[0]
+        device.sync("a byte of a completion", written)
+        yield byte
 
 
-def complete(model: GPT, device: devices.Device, start: bytes, *, length: int, temperature: float, seed: int) -> bytes:
-    """The `length` bytes that follow `start`, fetched from the device in one go."""
+def complete(model: GPT, device: devices.Device, start: bytes, **how: Any) -> bytes:
+    """The bytes that follow `start`, as `continuation` says it, fetched from the device in one go."""
     model.eval()
-    following = torch.stack(list(continuation(model, device, start, length=length, temperature=temperature, seed=seed)))
-    device.sync()
+    following = torch.stack(list(continuation(model, device, start, **how)))
+    device.sync("the end of a completion", following)
     model.train()
     return bytes(following.tolist())
 
 
-def load_model(where: Path) -> GPT:
-    """The model of a checkpoint, or of the newest one below `where`. Raises CheckpointError."""
+def load_model(where: Path, device: devices.Device) -> GPT:
+    """The model of a checkpoint, or of the newest one below `where`, on `device`. Raises CheckpointError."""
     found = checkpoint.find(where)
     checkpoint.verify(found)
     saved = checkpoint.load(found, "model")
-    model = GPT(Shape(**saved["shape"]))
-    model.load_state_dict(saved["weights"])
-    return model.eval()
+    try:
+        model = GPT(Shape(**saved["shape"]))
+        model.load_state_dict(saved["weights"])
+    except (TypeError, KeyError, ValueError, RuntimeError):  # another program's model, or another version's
+        raise checkpoint.CheckpointError(f"{found} holds a model of another shape than this program makes") from None
+    return model.on(device.torch).eval()
 
 
 def main() -> None:
@@ -76,12 +104,18 @@ def main() -> None:
     parser.add_argument("--length", type=LENGTH, default=256, metavar="N", help="bytes to write [256]")
     parser.add_argument("--temperature", type=TEMPERATURE, default=1.0, metavar="T", help="0 is the likeliest [1]")
     parser.add_argument("--seed", type=SEED, default=0, metavar="N", help="another seed, another text [0]")
+    parser.add_argument("--device", choices=DEVICES, default="cpu", help="where to run it [cpu]")
     options = parser.parse_args()
     try:
-        model = load_model(options.checkpoint)
+        device = devices.choose(options.device)
+        model = load_model(options.checkpoint, device)
     except checkpoint.CheckpointError as error:
         parser.exit(2, f"complete.py: {printable(str(error))}\n")
+    except devices.DeviceError as error:
+        parser.exit(1, f"complete.py: {printable(str(error))}\n")
     start = options.prompt.encode(errors="surrogateescape")
+    if len(start) > (context := model.shape.context):
+        print(f"complete.py: the prompt has {len(start)} bytes; this model sees the last {context}", file=sys.stderr)
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a letter may be several bytes
 
     def show(data: bytes, final: bool = False) -> None:
@@ -90,7 +124,7 @@ def main() -> None:
     sys.stdout.reconfigure(errors="replace")
     show(start)
     chosen = {"length": options.length, "temperature": options.temperature, "seed": options.seed}
-    for byte in continuation(model, devices.choose("cpu"), start, **chosen):
+    for byte in continuation(model, device, start, **chosen):
         show(bytes([int(byte)]))
     show(b"\n", final=True)
 

@@ -4,11 +4,14 @@ B windows of T bytes come in; for each position the scores ("logits") of the 256
 come out. Each block lets a position look back at earlier ones (attention), then think for itself (MLP).
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from attention import attention
 
 VOCABULARY = 256
 
@@ -24,6 +27,14 @@ class Shape:
     layers: int
     dropout: float = 0.0
     attention_only: bool = False
+    tie_weights: bool = False
+
+
+def in_turn(blocks: Iterable[nn.Module], x: Tensor) -> Tensor:
+    """One block after the other, as Python runs them."""
+    for block in blocks:
+        x = block(x)
+    return x
 
 
 class GPT(nn.Module):
@@ -38,16 +49,22 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width)
         self.scores = nn.Linear(shape.width, VOCABULARY)
+        self.run_blocks: Callable[[Iterable[nn.Module], Tensor], Tensor] = in_turn  # XLA has another (device.py)
         for embedding in (self.bytes, self.positions):
             nn.init.normal_(embedding.weight, std=0.1)  # torch's own std of 1 drowns what attention adds
+
+    def on(self, device: torch.device) -> "GPT":
+        """The model moved to `device`. Only there are weights tied: on XLA a move makes two of what was one."""
+        self.to(device)
+        if self.shape.tie_weights:
+            self.scores.weight = self.bytes.weight  # a byte is read and written as the same vector
+        return self
 
     def forward(self, window: Tensor) -> Tensor:
         """(B, T) byte values, T at most the context -> (B, T, 256) scores of the next byte."""
         where = torch.arange(window.shape[1], device=window.device)
         x = self.dropout(self.bytes(window) + self.positions(where))  # (B, T, width)
-        for block in self.blocks:
-            x = block(x)
-        return self.scores(self.norm(x))
+        return self.scores(self.norm(self.run_blocks(self.blocks, x)))
 
     def loss(self, window: Tensor, following: Tensor) -> Tensor:
         """Mean surprise, in nats a byte, at the bytes that really followed. Both are (B, T)."""
@@ -79,10 +96,8 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        qkv = self.query_key_value(self.norm(x)).unflatten(2, (3, self.heads, -1))  # (B, T, 3, heads, size)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (B, heads, T, size)
-        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return self.dropout(self.output(mixed.transpose(1, 2).flatten(2)))
+        mixed = attention(self.query_key_value(self.norm(x)), self.heads)
+        return self.dropout(self.output(mixed))
 
 
 def mlp(shape: Shape) -> nn.Sequential:

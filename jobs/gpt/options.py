@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import NoReturn
 
 PROMPT = '"Elementary, my dear'
+DEVICES = ("auto", "cpu", "cuda", "xla", "tpu")
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,22 @@ class Options:
     layers: int = 4
     dropout: float = 0.0
     attention_only: bool = False
+    tie_weights: bool = False
     # the training
     steps: int = 50_000
     batch: int = 32
     lr: float = 0.001
+    schedule: str = "constant"
+    warmup: int = 0
     seed: int = 0
     corpus: str | None = None
     device: str = "auto"
     threads: int | None = None
+    amp: str | None = None
+    compile: bool = False
+    scan: bool = False
+    steps_per_launch: int = 1
+    profile: bool = False
     # what it leaves
     eval_every: int = 100
     eval_batch: int = 256
@@ -48,6 +57,11 @@ class Options:
 
 PRESETS: dict[str, dict[str, object]] = {
     "workshop": {},
+    # As large as one core of a v3 likes: its matrices come in multiples of 128, and its memory is half full.
+    "small": {
+        "context": 256, "width": 512, "mlp": 2048, "heads": 4, "layers": 8, "dropout": 0.1, "batch": 64, "lr": 0.0005,
+        "schedule": "cosine", "warmup": 200, "steps": 10_000, "amp": "bf16", "eval_batch": 64,
+    },
     # Words and line breaks in a minute or two on a laptop; eight at once in three minutes on two cores.
     "demo": {
         "context": 64, "width": 64, "mlp": 128, "layers": 2, "batch": 8, "lr": 0.003, "steps": 2_000,
@@ -64,6 +78,12 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     options = Options(**{**preset, **given, **({"prompt": tuple(given["prompt"])} if "prompt" in given else {})})
     if options.width % options.heads:
         parser.error(f"--width {options.width} does not divide into --heads {options.heads}")
+    if options.scan and options.dropout:
+        parser.error("--scan does not go with --dropout: torch_xla's scan can't carry what was dropped")
+    for name in ("steps", "eval_every", "checkpoint_every"):
+        if (count := getattr(options, name)) % options.steps_per_launch:
+            flag = "--" + name.replace("_", "-")
+            parser.error(f"{flag} {count} is no multiple of --steps-per-launch {options.steps_per_launch}")
     return options
 
 
@@ -143,14 +163,25 @@ def _parser() -> Parser:
     add(model, "--dropout", "share dropped in training", type=number(lambda x: 0 <= x < 1, "from 0 to below 1"))
     add(model, "--attention-only", "leave the MLPs out", action="store_true")
 
+    add(model, "--tie-weights", "read and write a byte as the same vector", action="store_true")
+
     training = parser.add_argument_group("the training")
     add(training, "--steps", "steps in all", type=_COUNT, metavar="N")
     add(training, "--batch", "windows of text in a step", type=_SIZE, metavar="N")
     add(training, "--lr", "Adam's learning rate", type=number(lambda x: x > 0, "above 0"), metavar="RATE")
+    add(training, "--schedule", "the rate over time; cosine ends at a tenth", choices=("constant", "cosine"))
+    add(training, "--warmup", "steps over which the rate rises at first", type=integer(0, 10**9), metavar="N")
     add(training, "--seed", "of the weights, batches, dropout and completions", type=SEED, metavar="N")
     add(training, "--corpus", "a file, URL#sha256=HEX, or builtin:python-docs [Sherlock Holmes]", metavar="TEXT")
-    add(training, "--device", "cpu, xla (a TPU), or auto", choices=("auto", "cpu", "xla"))
-    add(training, "--threads", "CPU threads [torch's own choice]", type=integer(1, 1_024), metavar="N")
+
+    machine = parser.add_argument_group("the machine")
+    add(machine, "--device", "xla (a TPU by torch_xla), tpu (by torch_tpu), cuda, cpu, auto", choices=DEVICES)
+    add(machine, "--threads", "CPU threads [torch's own choice]", type=integer(1, 1_024), metavar="N")
+    add(machine, "--amp", "matrix products in half precision", choices=("bf16",))
+    add(machine, "--compile", "the training step by torch.compile", action="store_true")
+    add(machine, "--scan", "the blocks as one loop (torch_xla): quicker to compile", action="store_true")
+    add(machine, "--steps-per-launch", "steps that torch_xla runs in one go", type=integer(1, 1_000), metavar="N")
+    add(machine, "--profile", "record where the time of one step goes, into profile/", action="store_true")
 
     left = parser.add_argument_group("what it leaves (in $TPUFLEET_RUN_DIR if that is set)")
     add(left, "--out", "directory to write to", metavar="DIR")

@@ -4,8 +4,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
-
 import records
 from complete import complete
 from options import Options
@@ -22,7 +20,6 @@ class Reporter:
     ) -> None:
         self.out, self.options, self.tracker = out, options, tracker
         self.testing = testing.evenly(options.eval_batch)
-        testing.device.sync()  # or XLA would compile the first evaluation with this in it, the next without
         self.about: Mapping[str, object] | None = about  # `setup` in the first record of each start
         self.spoken: list[str] = []  # the newest completion of each prompt, with the prompt
         self.clock, self.clock_step = time.monotonic(), 0
@@ -35,11 +32,12 @@ class Reporter:
         """Evaluates and tells of this step."""
         train_loss = training.take_train_loss()  # waits for the device: only then has the clock its meaning
         seconds = max(time.monotonic() - self.clock, 1e-9)
-        loss = test_loss(training, self.testing)
+        loss = training.test_loss(*self.testing)
         metrics: dict[str, object] = {"step": training.step, "steps": self.options.steps, "test_loss": loss}
         if train_loss is not None:
             speed = (training.step - self.clock_step) / seconds
             metrics |= {"train_loss": train_loss, "steps_per_second": round(speed, 2)}
+        metrics |= training.device.counts()
         if self.about is not None:
             metrics["setup"], self.about = dict(self.about), None
         records.append(self.out / "metrics.jsonl", metrics)
@@ -47,6 +45,10 @@ class Reporter:
             self.tracker.log(training.step, {name: metrics[name] for name in metrics.keys() - {"step", "steps"}})
         self._let_speak(training)
         print(self._line(metrics), flush=True)
+        for surprise in training.device.surprises():
+            print(f"warning  step {training.step}: {surprise}", flush=True)
+        if train_loss is not None:
+            training.device.settle()  # by now everything that recurs was there once
         self.start_clock(training.step)
 
     def _let_speak(self, training: Training) -> None:
@@ -73,13 +75,3 @@ class Reporter:
         speed = f"{metrics['steps_per_second']:6.1f} steps/s" if "steps_per_second" in metrics else " " * 14
         said = " ".join(self.spoken[0].split())[:60]
         return f"{step}  {train}  test {metrics['test_loss']:6.3f}  {speed}  {said}"
-
-
-@torch.no_grad()
-def test_loss(training: Training, windows: tuple[torch.Tensor, torch.Tensor]) -> float:
-    """The loss on windows that are never trained on."""
-    training.model.eval()
-    loss = training.model.loss(*windows)
-    training.device.sync()
-    training.model.train()
-    return float(loss)

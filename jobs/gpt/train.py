@@ -6,6 +6,7 @@ newest checkpoint; on a CPU its losses are then, to the last bit, as if nothing 
 the environment says where to write and what to resume: TPUFLEET_RUN_DIR, TPUFLEET_RESUME.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -31,6 +32,8 @@ from report import Reporter
 from text import Text, TextError, printable
 from track import TrackError
 from training import Training, Windows, shape_of
+
+PROFILE_AFTER = 5  # launches: by then everything is compiled and warm
 
 
 def train(options: Options) -> int:
@@ -86,8 +89,10 @@ def go_on(training: Training, reporter: Reporter, source: Text, checkpoints: Pat
     if fresh:
         reporter.report(training)
     reporter.start_clock(training.step)
+    profiled = training.step + PROFILE_AFTER * options.steps_per_launch if options.profile else None
     while training.step < options.steps:
-        training.advance()
+        with training.device.profile(out / "profile") if training.step == profiled else contextlib.nullcontext():
+            training.advance()
         done = training.step == options.steps
         if done or training.step % options.eval_every == 0:
             reporter.report(training)
@@ -134,8 +139,8 @@ def read_saved(path: Path, options: Options) -> Saved:
     checkpoint.verify(path)
     saved = Saved(path, checkpoint.load(path, "model"), checkpoint.load(path, "training"))
     shape, wanted = saved.model["shape"], asdict(shape_of(options))
-    # dropout has no weights: it may be another from now on
-    other = [name for name in wanted if shape.get(name) != wanted[name] and name != "dropout"]
+    # dropout has no weights: it may be another from now on; an old checkpoint says nothing of tied weights
+    other = [name for name in wanted if shape.get(name, False) != wanted[name] and name != "dropout"]
     if other:
         differences = ", ".join(f"{name} {shape.get(name)}, not {wanted[name]}" for name in other)
         raise CheckpointError(f"{path} is of another model: {differences}")

@@ -453,9 +453,17 @@ def begin_at(out: Path, step: int) -> None:
         shutil.rmtree(leftover)
     for path in (out / "metrics.jsonl", out / "completions.jsonl"):
         lines = path.read_text(errors="replace").splitlines(keepends=True) if path.exists() else []
-        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+        kept = [line for line in lines if line.endswith("\n") and step_of(line) <= step]
         if kept != lines:
             replace(path, "".join(kept).encode())
+
+
+def step_of(line: str) -> float:
+    """The step of a record; infinity for what is none, as a machine that lost its power may leave it."""
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, TypeError, KeyError):
+        return math.inf
 
 
 def save(out: Path, step: int, keep: int, arrays: Mapping[str, Any]) -> None:
@@ -557,10 +565,10 @@ def find_saved(options: Options, out: Path) -> Saved | None:
         return None
     if not wanted and not os.environ.get("TPUFLEET_RUN_DIR"):
         raise Refused(f"{out} holds a training already: --resume auto goes on with it, --out writes elsewhere")
-    is_, asked = saved.about, vars(options)
-    if other := [f"{name} {is_[name]}, not {asked[name]}" for name in SIZES if is_[name] != asked[name]]:
+    has, asked = saved.about, vars(options)
+    if other := [f"{name} {has[name]}, not {asked[name]}" for name in SIZES if has[name] != asked[name]]:
         raise Refused(f"{saved.path} is of another model: {', '.join(other)}")
-    if is_["step"] % options.steps_per_launch:
+    if has["step"] % options.steps_per_launch:
         raise Refused(f"{saved.path} is of a step that --steps-per-launch {options.steps_per_launch} does not come by")
     return saved
 
@@ -605,10 +613,10 @@ def train(options: Options) -> int:
     batches = draw(options, step, places)
     advance = compiled(partial(launch, options), state, data, batches, rate, donate_argnums=0)
     report = Report(out, options, state["weights"], testing, compilations)
-    report.news = {"steps": options.steps, "setup": {
+    report.news["setup"] = {
         "device": device.platform, "device_kind": device.device_kind, "jax": jax.__version__, "parameters": parameters,
         "text": source, "text_sha256": sha256, "resumed_from": step if saved else None,
-    }}  # fmt: skip
+    }  # fmt: skip
     stop = listen_for_signals()
     if not saved:
         report(step, state["weights"], losses)
@@ -623,11 +631,14 @@ def train(options: Options) -> int:
             report(step, state["weights"], losses)
             losses = []
         if done or stop or step % options.checkpoint_every == 0:
-            about = {name: vars(options)[name] for name in SIZES}
-            about |= {"step": step, "text": source, "text_sha256": sha256}
-            save(
-                out, step, options.keep, flat(state) | {"losses": joined(losses), "about": np.array(json.dumps(about))}
-            )
+            about = {
+                "step": step,
+                "text": source,
+                "text_sha256": sha256,
+                **{name: vars(options)[name] for name in SIZES},
+            }
+            besides = {"losses": joined(losses), "about": np.array(json.dumps(about))}
+            save(out, step, options.keep, flat(state) | besides)
         if stop and not done:
             say(f"stopped  by {signal.Signals(stop[0]).name} at step {step}, which is saved; --resume auto goes on")
             return 128 + stop[0]
@@ -659,7 +670,7 @@ class Report:
 
     def __call__(self, step: int, weights: Tree, losses: list[Any]) -> None:
         """Tells of this step; `losses` are those of the steps since the last time."""
-        metrics: dict[str, Any] = {"step": step}
+        metrics: dict[str, Any] = {"step": step, "steps": self.options.steps}
         shown = f"step {step:>6}/{self.options.steps}"
         if losses:
             mean = float(joined(losses).mean(dtype=np.float64))  # waits for the device: now the clock has its meaning

@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from contract import FILE, Checkpoints, Records, checkpoint, records  # isort: skip  it finds ../gpt for those below
 import text
 from complete import complete
-from device import Device, DeviceError, automatic
+from device import DeviceError, automatic, chosen
 from model import GPT
 from options import Options, Parser, parse_options
 from training import shape_of
@@ -56,7 +56,8 @@ class LightningGPT(LightningModule):
     def validation_step(self, windows: torch.Tensor) -> None:
         metrics: dict[str, Any] = {"steps": self.options.steps}
         if self.since:
-            metrics["train_loss"] = float(torch.stack([torch.as_tensor(loss) for loss in self.since]).float().mean())
+            losses = [torch.as_tensor(loss, device=self.device) for loss in self.since]  # numbers, if from a checkpoint
+            metrics["train_loss"] = float(torch.stack(losses).float().mean())
             seconds = max(time.monotonic() - self.clock, 1e-9)
             metrics["steps_per_second"] = round((self.global_step - self.clock_step) / seconds, 2)
             self.since = []
@@ -72,12 +73,12 @@ class LightningGPT(LightningModule):
         said = ""
         for prompt in self.options.prompt:
             start = prompt.encode(errors="surrogateescape")
-            device = Device(self.device, str(self.device), "Lightning chose it")
+            device = chosen(self.device, "Lightning chose it")
             how = {"length": self.options.length, "temperature": self.options.temperature}
-            said = complete(self.gpt, device, start, seed=self.options.seed + self.global_step, **how)
-            said = said.decode(errors="replace")
-            shown = start.decode(errors="replace")
-            records.append(path, {"step": self.global_step, "prompt": shown, "text": said})
+            following = complete(self.gpt, device, start, seed=self.options.seed + self.global_step, **how)
+            said = following.decode(errors="replace")
+            told = {"step": self.global_step, "prompt": start.decode(errors="replace"), "text": said}
+            records.append(path, told)
         return " ".join(said.split())
 
     def start_clock(self) -> None:
@@ -135,17 +136,44 @@ def find_saved(options: Options, out: Path, about: dict[str, Any]) -> Path | Non
     return found
 
 
+def make_trainer(options: Options, own: Namespace, out: Path) -> Trainer:
+    """A Trainer for the device that is asked for. Raises DeviceError when that is not there."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    try:
+        trainer = Trainer(
+            accelerator={"auto": "auto", "cpu": "cpu", "xla": "tpu"}[options.device],
+            devices=1,
+            precision=own.precision,
+            max_steps=options.steps,
+            val_check_interval=options.eval_every,
+            check_val_every_n_epoch=None,  # a text has no epochs
+            num_sanity_val_steps=0,
+            logger=Records(out),
+            callbacks=[Checkpoints(out, options.checkpoint_every, options.keep)],
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            enable_progress_bar=sys.stdout.isatty(),
+            default_root_dir=out,
+        )
+    except (MisconfigurationException, ImportError, RuntimeError) as error:  # no torch_xla, no chip, a busy one
+        raise DeviceError(f"Lightning can't use --device {options.device} here: {error}") from None
+    expected, why = (
+        automatic(os.environ, Path("/dev")) if options.device == "auto" else (options.device, "it was asked to")
+    )
+    if expected == "xla" != trainer.strategy.root_device.type:
+        raise DeviceError(f"Lightning took a {trainer.strategy.root_device.type}, though {why}")
+    return trainer
+
+
 def train(options: Options, own: Namespace) -> int:
     """Runs the training, from the beginning or a checkpoint; returns the exit code."""
     out = Path(os.environ.get("TPUFLEET_RUN_DIR") or options.out)
+    trainer = make_trainer(options, own, out)
+    device = trainer.strategy.root_device
     source = text.load(options.corpus or os.environ.get("TPUFLEET_CORPUS"))
     learning, testing = (torch.frombuffer(bytearray(part), dtype=torch.uint8) for part in source.split(options.context))
-    about = {
-        **asdict(shape_of(options)),
-        "tie_weights": own.tie_weights,
-        "text": source.source,
-        "sha256": source.sha256,
-    }
+    about = {**asdict(shape_of(options)), "tie_weights": own.tie_weights, "text_sha256": source.sha256}
     saved = find_saved(options, out, about)
     step = checkpoint.verify(saved) if saved else -1
     out.mkdir(parents=True, exist_ok=True)
@@ -156,38 +184,14 @@ def train(options: Options, own: Namespace) -> int:
         print(f"step {step} was reached before; --steps asks for more than {options.steps}")
         return 0
 
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    trainer = Trainer(
-        accelerator={"auto": "auto", "cpu": "cpu", "xla": "tpu"}[options.device],
-        devices=1,
-        precision=own.precision,
-        max_steps=options.steps,
-        val_check_interval=options.eval_every,
-        check_val_every_n_epoch=None,  # a text has no epochs
-        num_sanity_val_steps=0,
-        logger=Records(out),
-        callbacks=[Checkpoints(out, options.checkpoint_every, options.keep)],
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=sys.stdout.isatty(),
-        default_root_dir=out,
-    )
-    device = trainer.strategy.root_device
-    expected, why = automatic(os.environ, Path("/dev")) if options.device == "auto" else (options.device, "as asked")
-    if device.type != expected:
-        raise DeviceError(f"Lightning took a {device.type}, where {expected} was expected ({why})")
     lightning.seed_everything(options.seed)
     model = LightningGPT(options, about, tie_weights=own.tie_weights)
     parameters = sum(weights.numel() for weights in model.parameters())
-    print(
-        f"device {device} ({why}), {own.precision}, lightning {lightning.__version__}, {parameters:,} parameters",
-        flush=True,
-    )
-    versions = {"lightning": lightning.__version__, "torch": torch.__version__}
-    trainer.logger.log_hyperparams(
-        {**about, **versions, "device": str(device), "parameters": parameters, "resumed_from": step if saved else None}
-    )
+    print(f"device {device}, {own.precision}, lightning {lightning.__version__}, {parameters:,} parameters", flush=True)
+    trainer.logger.log_hyperparams({
+        **about, "text": source.source, "device": str(device), "lightning": lightning.__version__,
+        "torch": torch.__version__, "parameters": parameters, "resumed_from": step if saved else None,
+    })  # fmt: skip
 
     last = len(testing) - options.context - 1
     spread = [number * last // max(options.eval_batch - 1, 1) for number in range(options.eval_batch)]
@@ -222,7 +226,7 @@ def main() -> int:
         return train(options, own)
     except (text.TextError, checkpoint.CheckpointError) as error:
         sentence, code = str(error), 2
-    except (DeviceError, MisconfigurationException, OSError) as error:  # no such device, a full disk
+    except (DeviceError, OSError) as error:  # a full disk
         sentence, code = str(error).splitlines()[0], 1
     print(f"train.py: {text.printable(sentence)}", file=sys.stderr)
     return code

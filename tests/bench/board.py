@@ -127,7 +127,7 @@ def measured(active: int) -> dict[str, float]:
 
 
 def run(_place: Path) -> Sequence[Row | Skipped]:
-    """For `python -m tests.bench`: looks with news of as many runs as 20 hosts have chips, against what one may take."""
+    """For `python -m tests.bench`: looks with news of as many runs as the hosts have chips, against 100 ms."""
     bench = Bench()
     bench.look(answers(POINTS, 1, RUNS))
     note = f"{RUNS:,} runs with {POINTS:,} points, {ACTIVE} of them with a new one; hosts and network not counted"

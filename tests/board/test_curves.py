@@ -136,7 +136,7 @@ def test_the_nearest_run_is_named_and_picked(page: Page) -> None:
     expect(page.locator(".tc-hint")).to_have_text("gpt-lr0.2step 3 · 2.000")
     page.mouse.down()
     page.mouse.up()
-    page.wait_for_function("window.picked === 'gpt-lr0.2'")
+    page.wait_for_function("() => window.picked === 'gpt-lr0.2'")
 
 
 @pytest.mark.parametrize(

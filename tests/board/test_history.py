@@ -8,8 +8,8 @@ import random
 import pytest
 
 from tpufleet.board.history import Curves, History
-from tpufleet.board.pace import Pace, left_s
 from tpufleet.board.records import MOST_METRICS, Counter, Points
+from tpufleet.pace import Pace, left_s
 from tpufleet.report.curves import CurveReader
 from tpufleet.report.load import Limits
 
@@ -132,7 +132,7 @@ def test_how_fast_a_run_goes_is_told_by_its_steps() -> None:
 
 @pytest.mark.parametrize(
     ("step", "of", "rate", "left"),
-    [(100, 200, 2.0, 50.0), (100, 1333, 1.0, 1200.0), (1, None, 1.0, None), (1, 5, 0.0, None), (9, 5, 1.0, None)],
+    [(100, 200, 2.0, 50.0), (100, 1333, 1.0, 1200.0), (1, None, 1.0, None), (1, 5, 0.0, None), (9, 5, 1.0, 0.0)],
 )
 def test_how_long_it_takes_is_told_by_how_fast_it_goes(
     step: int | None, of: int | None, rate: float, left: float | None

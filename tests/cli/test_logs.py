@@ -15,7 +15,7 @@ from tests.terminal import on_terminal
 TALKS = """\
 import os, pathlib, sys, time
 def wait(name):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not pathlib.Path(os.environ["GATES"], name).exists() and time.monotonic() < deadline:
         time.sleep(0.02)
 print("first", sys.argv[1], "attempt", os.environ["TPUFLEET_ATTEMPT"], flush=True)
@@ -156,7 +156,8 @@ def test_nothing_that_a_run_writes_acts_on_a_terminal(talking: Project, words: l
     assert not (found := ACTING.findall(done.stdout + done.stderr)), found
     if words[0] in ("logs", "exec"):
         numbers = re.findall(r"payload (\d+):", done.stdout)
-        assert set(map(int, numbers)) == set(range(len(PAYLOADS))), "all are shown"
+        written_over = {len(PAYLOADS) - 1} if len(words) == 3 and words[0] == "logs" else set[int]()
+        assert set(map(int, numbers)) == set(range(len(PAYLOADS))) - written_over, "all are shown"
         assert "\\x1b]52;c;cm0gLXJmIH4=\\x07" in done.stdout
         assert "\\u202egnp.exe" in done.stdout
 

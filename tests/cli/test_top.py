@@ -17,7 +17,7 @@ import json, os, pathlib, time
 run = pathlib.Path(os.environ["TPUFLEET_RUN_DIR"])
 with (run / "metrics.jsonl").open("a") as file:
     print(json.dumps({"step": 500, "steps": 2000, "steps_per_second": 25, "test_loss": 2.5}), file=file, flush=True)
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + 600
 while not pathlib.Path(os.environ["GATE"]).exists() and time.monotonic() < deadline:
     time.sleep(0.02)
 """

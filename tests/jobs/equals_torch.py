@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 JOBS, STEPS = Path(sys.argv[1]), int(sys.argv[2])
+sys.path.insert(0, str(JOBS / "gpt"))  # for what its model.py imports
 
 
 def load(path: Path, name: str) -> object:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import pickle
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_a_prompt_longer_than_the_context_goes_on_from_its_last_bytes(trained: t
     job, out = trained
     end = "0123456789abcdef"  # as long as the context
     long = job.run("complete.py", out, "once upon a time " * 50 + end, "--length", "30")
-    assert long.returncode == 0
+    assert (long.returncode, long.stderr) == (0, "complete.py: the prompt has 866 bytes; this model sees the last 16\n")
     assert long.stdout.endswith(job.run("complete.py", out, end, "--length", "30").stdout)
 
 
@@ -38,16 +39,17 @@ def test_what_a_model_says_cannot_steer_the_terminal(trained: tuple[Job, Path]) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "code", "says"),
     [
-        (["{out}", ""], "the prompt is empty"),
-        (["nowhere"], "there is no whole checkpoint in nowhere"),
+        (["{out}", ""], 2, "the prompt is empty"),
+        (["nowhere"], 2, "there is no whole checkpoint in nowhere"),
+        (["{out}", "--device", "cuda"], 1, "can't use a GPU"),
     ],
 )
-def test_bad_input_is_one_sentence(trained: tuple[Job, Path], arguments: list[str], says: str) -> None:
+def test_bad_input_is_one_sentence(trained: tuple[Job, Path], arguments: list[str], code: int, says: str) -> None:
     job, out = trained
     refused = job.run("complete.py", *[argument.format(out=out) for argument in arguments])
-    assert refused.returncode == 2
+    assert refused.returncode == code
     assert says in refused.stderr
     assert refused.stderr.count("\n") == 1
 
@@ -62,6 +64,25 @@ def test_a_damaged_checkpoint_does_not_speak(trained: tuple[Job, Path], tmp_path
     assert "is damaged: model.pt" in refused.stderr
 
 
+def forged(directory: Path, data: bytes) -> Path:
+    """A checkpoint whose manifest is in order and whose model is `data`."""
+    directory.mkdir()
+    (directory / "model.pt").write_bytes(data)
+    file = {"path": "model.pt", "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (directory / "manifest.json").write_text(json.dumps({"step": 1, "files": [file]}))
+    return directory
+
+
+def test_a_checkpoint_of_another_shape_does_not_speak(trained: tuple[Job, Path], tmp_path: Path) -> None:
+    job, out = trained
+    other = "import sys, torch; s = torch.load(sys.argv[1]); s['shape']['width'] = 10; torch.save(s, sys.argv[2])"
+    model, made = out / "checkpoints" / "step-00000040" / "model.pt", tmp_path / "model.pt"
+    subprocess.run([job.python, "-W", "ignore", "-c", other, model, made], check=True)
+    refused = job.run("complete.py", forged(tmp_path / "step-00000001", made.read_bytes()))
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "holds a model of another shape than this program makes" in refused.stderr
+
+
 def test_loading_a_checkpoint_runs_no_code_that_came_with_it(trained: tuple[Job, Path], tmp_path: Path) -> None:
     job, _ = trained
     ran = tmp_path / "ran"
@@ -70,12 +91,7 @@ def test_loading_a_checkpoint_runs_no_code_that_came_with_it(trained: tuple[Job,
         def __reduce__(self) -> tuple[object, ...]:
             return (Path.touch, (ran,))
 
-    data = pickle.dumps({"shape": Payload()})
-    hostile = tmp_path / "step-00000001"
-    hostile.mkdir()
-    (hostile / "model.pt").write_bytes(data)
-    file = {"path": "model.pt", "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    (hostile / "manifest.json").write_text(json.dumps({"step": 1, "files": [file]}))
+    hostile = forged(tmp_path / "step-00000001", pickle.dumps({"shape": Payload()}))
     refused = job.run("complete.py", hostile)
     assert refused.returncode == 2
     assert "can't be loaded" in refused.stderr

@@ -13,8 +13,9 @@ warnings.simplefilter("ignore")
 sys.path.insert(0, sys.argv[1])
 import device
 for environ in ({}, {"PJRT_DEVICE": "CPU"}, {"PJRT_DEVICE": "TPU"}):
-    for dev in sys.argv[2:]:
-        print(*device.automatic(environ, pathlib.Path(dev)), sep=": ")
+    for cuda in (False, True):
+        for dev in sys.argv[2:]:
+            print(*device.automatic(environ, pathlib.Path(dev), cuda=cuda), sep=": ")
 """
 # what the job calls of torch_xla, on a machine that has only a CPU
 FAKE_XLA = {
@@ -32,19 +33,57 @@ def fake_torch_xla(directory: Path) -> Path:
     return directory
 
 
-def test_auto_takes_a_tpu_only_where_everything_for_one_is_there(job: Job, tmp_path: Path) -> None:
+def ask(job: Job, tmp_path: Path, *packages: Path) -> list[str]:
+    """What `auto` takes without a chip, with a v2's and with a v5e's: 3 environments, without and with a GPU."""
     for file in ("none/vfio/vfio", "v2/accel0", "v5e/vfio/3"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
-    answers = subprocess.run(
+    return subprocess.run(
         [job.python, "-c", ASK, str(GPT), *(str(tmp_path / dev) for dev in ("none", "v2", "v5e"))],
-        env={**job.environment(), "PYTHONPATH": str(fake_torch_xla(tmp_path))},
+        env={**job.environment(), "PYTHONPATH": ":".join(map(str, packages))},
         capture_output=True,
         text=True,
         check=True,
     ).stdout.splitlines()
-    assert answers[:6] == ["cpu: PJRT_DEVICE is not TPU"] * 6
-    assert answers[6:] == ["cpu: no TPU chip here"] + ["xla: a TPU chip and torch_xla are here"] * 2
+
+
+def test_auto_takes_a_tpu_only_where_everything_for_one_is_there(job: Job, tmp_path: Path) -> None:
+    answers = ask(job, tmp_path, fake_torch_xla(tmp_path / "xla"))
+    unset, cpu, tpu = answers[:6], answers[6:12], answers[12:]
+    assert unset == ["cpu: PJRT_DEVICE is not TPU"] * 3 + ["cuda: a GPU is here"] * 3
+    assert cpu == ["cpu: PJRT_DEVICE is not TPU"] * 6
+    xla = ["xla: a TPU chip and torch_xla are here"] * 2
+    assert tpu == ["cpu: no TPU chip here", *xla, "cuda: a GPU is here", *xla]
+
+
+def test_auto_takes_torch_tpu_for_the_chips_that_it_knows(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "torch_tpu.py").touch()
+    none, v2, v5e = ask(job, tmp_path, tmp_path / "packages")[12:15]
+    assert (none, v5e) == ("cpu: no TPU chip here", "tpu: a TPU chip and torch_tpu are here")
+    assert v2 == "cpu: torch_xla is not installed"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--device", "cuda"], 1, "can't use a GPU: "),
+        (["--device", "tpu"], 1, "--device tpu needs torch_tpu, which is not installed"),
+        (["--device", "xla"], 1, "--device xla needs torch_xla, made for torch "),
+        (["--device", "cpu", "--scan"], 1, "--scan is torch_xla's: it needs --device xla, and this is cpu"),
+    ],
+)
+def test_what_the_machine_has_not_is_one_sentence(job: Job, options: list[str], code: int, says: str) -> None:
+    refused = job.run("train.py", *TINY, *options)
+    assert refused.returncode == code
+    assert says in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+def test_compiling_without_a_compiler_is_one_sentence(job: Job, tmp_path: Path) -> None:
+    refused = job.run("train.py", *TINY, "--compile", PATH=str(tmp_path), CXX="")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "--compile on a CPU needs a C++ compiler" in refused.stderr
 
 
 def test_a_cpu_in_place_of_the_tpu_that_was_asked_for_is_refused(job: Job, tmp_path: Path) -> None:

@@ -70,10 +70,11 @@ def test_each_evaluation_is_a_record_and_the_first_says_what_it_ran_on(whole: Pa
     first, *later = records(whole)
     assert [record["step"] for record in later] == [10, 20, 30, 40]
     assert all(
-        set(record) == {"step", "train_loss", "test_loss", "steps_per_second", "compilations", "compile_seconds"}
+        set(record)
+        == {"step", "steps", "train_loss", "test_loss", "steps_per_second", "compilations", "compile_seconds"}
         for record in later
     )
-    assert first["steps"] == 40
+    assert {record["steps"] for record in records(whole)} == {40}
     setup = first["setup"]
     assert isinstance(setup, dict)
     assert (setup["device"], setup["resumed_from"]) == ("cpu", None)
@@ -124,6 +125,7 @@ def test_sigterm_saves_the_step_at_hand_and_the_rest_comes_out_the_same(
     assert losses(whole)[: len(seen)] == seen[: len(losses(whole))]
 
 
+@pytest.mark.faults
 def test_the_fleet_resumes_from_a_checkpoint_that_lies_elsewhere(job: Trainings, whole: Path, tmp_path: Path) -> None:
     mirrored = tmp_path / "mirrored" / "step-00000030"
     shutil.copytree(whole / "checkpoints" / "step-00000030", mirrored)
@@ -184,17 +186,22 @@ def test_a_checkpoint_speaks_and_a_long_prompt_goes_on_from_its_last_bytes(job: 
 
 
 def test_what_a_person_can_mend_is_one_sentence(job: Trainings, whole: Path, tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    empty.touch()
-    assert "there is no text file missing.txt" in job.refusal(2, "--corpus", "missing.txt")
-    assert "has only 0 bytes, too few for a context of 16" in job.refusal(2, "--corpus", empty)
-    assert "there is no whole checkpoint in nowhere" in job.refusal(2, "--resume", "nowhere")
-    assert "the prompt is empty" in job.refusal(2, "--prompt", "")
-    assert "--steps-per-launch does not divide --eval-every 10" in job.refusal(2, "--steps-per-launch", "4")
-    assert "holds a training already: --resume auto goes on with it" in job.refusal(2, "--out", whole)
     other = job.refusal(2, "--resume", whole, "--width", "16", "--attention-only")
     assert "is of another model: width 8, not 16, attention_only False, not True" in other
     assert "JAX can't use a tpu here" in job.refusal(1, "--device", "tpu", "--out", tmp_path / "out")
+    assert "the prompt is empty" in job.refusal(2, "--prompt", "")
+
+
+@pytest.mark.faults
+def test_and_so_is_all_the_rest(job: Trainings, whole: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.touch()
+    assert "has only 0 bytes, too few for a context of 16" in job.refusal(2, "--corpus", empty)
+    assert "there is no text file missing.txt" in job.refusal(2, "--corpus", "missing.txt")
+    assert "there is no whole checkpoint in nowhere" in job.refusal(2, "--resume", "nowhere")
+    assert "--steps-per-launch does not divide --eval-every 10" in job.refusal(2, "--steps-per-launch", "4")
+    assert "holds a training already: --resume auto goes on with it" in job.refusal(2, "--out", whole)
+    assert "/dev/null" in job.refusal(1, "--out", "/dev/null/x")
 
 
 @pytest.mark.faults

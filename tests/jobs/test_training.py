@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -188,7 +189,17 @@ def test_a_checkpoint_of_another_shape_or_text_is_refused(job: Job, trained: tup
 
 def test_the_exercises_options_work_together(job: Job, tmp_path: Path) -> None:
     options = "--attention-only --dropout 0.5 --preset demo --seed 3 --keep 1 --temperature 0 --steps 10"
+    options += " --schedule cosine --warmup 4 --amp bf16 --tie-weights --profile"
     job.train(tmp_path / "out", *options.split(), "--prompt", "It is", "--prompt", "Hé \x1b[31m")
     assert checkpoints(tmp_path / "out") == ["step-00000010"]
     spoken = records(tmp_path / "out", "completions")
     assert [record["prompt"] for record in spoken] == ["It is", "Hé \x1b[31m"] * 2
+    assert "traceEvents" in json.loads((tmp_path / "out" / "profile" / "trace.json").read_text())
+
+
+@pytest.mark.faults
+def test_a_compiled_step_learns_the_same(job: Job, trained: tuple[Job, Path], tmp_path: Path) -> None:
+    _, plain = trained
+    job.train(tmp_path / "out", "--compile", "--steps", "20", PATH=os.environ["PATH"], HOME=os.environ["HOME"])
+    compiled = [record["test_loss"] for record in records(tmp_path / "out")]
+    assert compiled == pytest.approx([record["test_loss"] for record in records(plain)[:3]], abs=1e-3)

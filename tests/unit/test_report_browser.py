@@ -88,8 +88,15 @@ def test_thirty_injections_do_nothing_in_a_browser_and_are_shown(browser: Browse
         assert told
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [PHONE, LAPTOP], ids=["phone", "laptop"])
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [
+        pytest.param(PHONE, "light", id="phone-light"),
+        pytest.param(LAPTOP, "dark", id="laptop-dark"),
+        pytest.param(PHONE, "dark", id="phone-dark", marks=pytest.mark.faults),
+        pytest.param(LAPTOP, "light", id="laptop-light", marks=pytest.mark.faults),
+    ],
+)
 def test_no_serious_barrier_is_found_and_nothing_scrolls_sideways(
     browser: Browser, evening: Path, scheme: str, size: dict[str, int]
 ) -> None:

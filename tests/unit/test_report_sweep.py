@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.unit.report_data import (
     START,
@@ -205,6 +205,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=40, deadline=None)
 @given(node=st.dictionaries(st.sampled_from(sorted(node_record("a", ["a"]))), JSON), whole=JSON)
 def test_any_json_as_nodes_gives_a_report(tmp_path_factory: pytest.TempPathFactory, node: Any, whole: Any) -> None:
     home = tmp_path_factory.mktemp("home")

@@ -12,7 +12,6 @@ from typing import Any
 
 from tpufleet.board.happenings import Seen, between, newest, of_run, seen
 from tpufleet.board.look import Look, Shown, Told, host_of, rank, shown, told, trusted
-from tpufleet.board.pace import Pace, left_s, rounded
 from tpufleet.board.reading import Reading
 from tpufleet.board.records import Json, Points
 from tpufleet.board.scene import Happening, Piece, RunRow, Scene
@@ -20,6 +19,7 @@ from tpufleet.board.writings import Writings
 from tpufleet.model import GONE_STATES, Host, HostView, Node
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.observe import find_nodes, hosts_of, view_of
+from tpufleet.pace import Pace, left_s, rounded
 from tpufleet.people import Seating
 from tpufleet.report.records import as_record
 from tpufleet.ssh.fanout import gather

@@ -36,8 +36,7 @@ class Nearby:
     def runs(self) -> list[str]:
         """Those that came home, and those that were sent to hosts from here."""
         home = self._config.parent / "artifacts" / str(self._spec.get("fleet")) / "runs.json"
-        collected = [str(run.get("id")) for run in _objects(_object(_json(home)).get("runs"))]
-        return [*collected, *self._placed()]
+        return [*_texts(_objects(_object(_json(home)).get("runs")), "id"), *self._placed()]
 
     def hosts(self) -> list[str]:
         """Those that the file wants, and those that runs were sent to."""
@@ -48,13 +47,13 @@ class Nearby:
         counted = [(pool.get("name"), min(int(pool.get("count", 1)), MOST_NODES)) for pool in pools]
         listed = _objects(_object(self._spec.get("cloud")).get("hosts"))
         made = [f"{name}-{number}" for name, count in counted for number in range(count)]
-        return [*made, *(str(host.get("name")) for host in listed)]
+        return [*made, *_texts(listed, "name")]
 
     def people(self) -> list[str]:
         listed = self._spec.get("people", "people.yaml")
         if isinstance(listed, str):
             listed = _yaml(self._config.parent / listed)
-        return [str(person.get("name")) for person in _objects(listed)]
+        return _texts(_objects(listed), "name")
 
     def _placed(self) -> dict[str, str]:
         from tpufleet.state.peek import placed
@@ -119,6 +118,10 @@ def _json(path: Path) -> object:
 
 def _object(value: object) -> Object:
     return cast("Object", value) if isinstance(value, dict) else {}
+
+
+def _texts(items: Iterable[Object], name: str) -> list[str]:
+    return [text for item in items if isinstance(text := item.get(name), str)]
 
 
 def _objects(value: object) -> list[Object]:

@@ -46,6 +46,7 @@ def delete(
     Example: tpufleet delete --orphans --dry-run
     """
     from tpufleet.ops import delete as operation
+    from tpufleet.ops.ledger import remember
     from tpufleet.ops.observe import survey
 
     this = session(context)
@@ -61,6 +62,7 @@ def delete(
     with this.fleet("delete") as fleet, this.changing(fleet):
         everywhere = orphans or not fleet.journal.is_kept  # which alone knows of zones that have left the file
         there = survey(fleet.spec, fleet.cloud, [ALL_ZONES] if everywhere else fleet.zones)
+        remember(fleet, there.nodes)  # what they cost outlives them
         plan = _plan(fleet.spec, there, nodes or (), orphans, expired)
         if plan.actions and not yes:
             going = operation.at_risk(fleet, plan, there)

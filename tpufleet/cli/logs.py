@@ -100,7 +100,7 @@ class _Logs:
         found: list[str] = []
         for name in names:
             only_home = name not in self._there and self.at_home(name) is not None
-            found += [name] if only_home else find([name], self._there, self._views)
+            found += [name] if only_home else sorted(find([name], self._there, self._views), key=natural)
         return list(dict.fromkeys(found))
 
     def read(self, run: str, offset: int, *, follow: bool) -> Iterator[bytes]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-WINDOW_S = 60.0
+from tpufleet import pace
+
 RATE, STEPS = "steps_per_second", "steps"  # the run contract's names (docs/run-contract.md)
 
 
@@ -15,41 +15,27 @@ class Pace:
     """Steps per second of runs that are looked at again and again."""
 
     def __init__(self) -> None:
-        self._looks: dict[str, deque[tuple[float, int]]] = {}  # by run: when (monotonic seconds) it was at which step
+        self._runs: dict[str, pace.Pace] = {}
+        self._rates: dict[str, float | None] = {}
 
     def look(self, states: Mapping[str, Mapping[str, Any]], now: float) -> None:
-        """Remember the runs' steps at `now`. A run that went back (it was resumed) is measured anew."""
+        """Take note of the runs' steps at `now` (monotonic seconds)."""
         for run, state in states.items():
             step = state.get("step")
-            if not isinstance(step, int) or state.get("state") != "running":
-                self._looks.pop(run, None)
-                continue
-            looks = self._looks.setdefault(run, deque())
-            if looks and step < looks[-1][1]:
-                looks.clear()
-            if not looks or step > looks[-1][1]:
-                looks.append((now, step))
-            while len(looks) > 2 and looks[0][0] < now - WINDOW_S:
-                looks.popleft()
+            runs = isinstance(step, int) and state.get("state") == "running"
+            self._rates[run] = self._runs.setdefault(run, pace.Pace()).rate(now, step if runs else None)
 
     def rate(self, state: Mapping[str, Any]) -> float | None:
         """Steps per second of a run, None while it isn't known or the run doesn't run."""
         if state.get("state") != "running":
             return None
         said = _finite(metrics_of(state).get(RATE))
-        if said is not None:
-            return said
-        looks = self._looks.get(str(state.get("id")))
-        if not looks or len(looks) < 2 or looks[-1][0] <= looks[0][0]:
-            return None
-        return (looks[-1][1] - looks[0][1]) / (looks[-1][0] - looks[0][0])
+        return self._rates.get(str(state.get("id"))) if said is None else said
 
     def left_s(self, state: Mapping[str, Any]) -> float | None:
         """The seconds that a running run still takes, by its rate and its `steps`; None where either isn't known."""
-        rate, all_of_them, step = self.rate(state), steps(state), state.get("step")
-        if not rate or rate < 0 or all_of_them is None or not isinstance(step, int):
-            return None
-        return max(0.0, (all_of_them - step) / rate)
+        step = state.get("step")
+        return pace.left_s(step if isinstance(step, int) else None, steps(state), self.rate(state))
 
 
 def steps(state: Mapping[str, Any]) -> int | None:

@@ -138,6 +138,7 @@ def _tell(this: Session, closed: Closed) -> None:
 def _delete(fleet: Fleet) -> tuple[Proof, ...]:
     from tpufleet import report
     from tpufleet.ops.delete import delete
+    from tpufleet.ops.ledger import remember
     from tpufleet.ops.observe import survey
     from tpufleet.plan import plan_delete
 
@@ -146,6 +147,7 @@ def _delete(fleet: Fleet) -> tuple[Proof, ...]:
     if fleet.spec.cloud.provider is Provider.INVENTORY:
         return ()
     there = survey(fleet.spec, fleet.cloud, fleet.zones)
+    remember(fleet, there.nodes)
     return delete(fleet, plan_delete(there, ()), everywhere=not fleet.journal.is_kept)
 
 

@@ -12,6 +12,7 @@ from tpufleet.errors import DiskFull, PartialFailure
 from tpufleet.model import Node, Queued, Snapshot
 from tpufleet.ops.apply import DELETE_LIMIT_S, remove
 from tpufleet.ops.fleet import Fleet
+from tpufleet.ops.ledger import remember
 from tpufleet.ops.observe import hosts_of, probe, survey
 from tpufleet.restart import FINAL_STATES
 
@@ -44,6 +45,7 @@ def delete(fleet: Fleet, plan: Plan, *, everywhere: bool = False, limit_s: float
     touched = [action.zone for action in plan.actions]
     zones = [ALL_ZONES] if everywhere else list(dict.fromkeys([*fleet.zones, *touched]))
     found = survey(fleet.spec, fleet.cloud, zones)
+    remember(fleet, found.nodes)
     with contextlib.suppress(DiskFull):  # a pin of a machine that is gone does no harm; the proof matters more
         _forget_keys(fleet, found.nodes)
     return _proof(found, zones)

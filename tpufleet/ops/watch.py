@@ -25,6 +25,7 @@ from tpufleet.ops.accounts_wanted import anybody_on, wiped
 from tpufleet.ops.create import create, resolve_code
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import is_over
+from tpufleet.ops.ledger import remember
 from tpufleet.ops.mend import REMADE, Mending, mend
 from tpufleet.ops.mirror import home_states, keep, mirror, until_due
 from tpufleet.ops.observe import hosts_of, observe, probe, survey
@@ -151,6 +152,7 @@ class Watch:
         with self._guarded(CLOUD):
             found = survey(self._fleet.spec, self._fleet.cloud, self._fleet.spec.cloud.zones)
             self._last = replace(found, hosts=())
+            remember(self._fleet, found.nodes)
         return self._heard(probe(self._fleet, hosts_of(self._fleet, self._last.nodes)))
 
     def _heard(self, hosts: tuple[HostView, ...]) -> Seen:

@@ -43,7 +43,7 @@ def metrics_csv(home: Path) -> str:
     for directory in run_directories(home):
         for metric, points in read_points(records(directory / "metrics.jsonl")).items():
             prefix = f"{_quoted(directory.name)},{_quoted(metric)},"
-            lines += [f"{prefix}{int(step) if step.is_integer() else step},{value!r}\n" for step, value in points]
+            lines += [f"{prefix}{int(step) if step == int(step) else step},{value!r}\n" for step, value in points]
     return "".join(lines)
 
 

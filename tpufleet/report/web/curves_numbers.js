@@ -5,6 +5,7 @@ window.tpufleetPlot = (() => {
   const COLOURS = 8;
   const MARKED = 2 * COLOURS; // more runs than this can't be told apart at a glance; the others stay grey
   const LARGEST = 300; // of a power of ten; what is beyond would be infinite once air is added
+  const DECIMALS = [0, 1, 2, 3].map((digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
   const SHAPES = [ // as report/marks.py has them
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
     "M-3.6-3.6h7.2v7.2h-7.2z",
@@ -28,8 +29,7 @@ window.tpufleetPlot = (() => {
     const size = Math.abs(value);
     if (Number.isInteger(value) && size < 1e7 && size >= 10) return value.toLocaleString("en").replace("-", "−");
     if (size !== 0 && (size >= 1e7 || size < 1e-3)) return value.toExponential(2).replace("e+", "e").replace(/-/g, "−");
-    const digits = size < 10 ? 3 : size < 100 ? 2 : 1;
-    return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−");
+    return DECIMALS[size < 10 ? 3 : size < 100 ? 2 : 1].format(value).replace("-", "−");
   }
 
   /** A mark of an axis, as short as it can be said: 0, 1.5, 500, 20k, 1.5M. */

@@ -1,4 +1,4 @@
-"""How fast runs go: their own word for it, or the steps between two looks; and how long they will take by that."""
+"""Pure: how fast runs go, by the steps between two looks, and how long they will take by that."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ class Pace:
             self._seen.popleft()
         if step is not None and (not self._seen or step > self._seen[-1][1]):
             self._seen.append((at, step))
-        (since, first), (until, last) = (
-            self._seen[0] if self._seen else (at, 0),
-            self._seen[-1] if self._seen else (at, 0),
-        )
+        if len(self._seen) < 2:
+            return None
+        (since, first), (until, last) = self._seen[0], self._seen[-1]
         return rounded((last - first) / (until - since)) if until > since else None
 
 
 def left_s(step: int | None, of: int | None, rate: float | None) -> float | None:
     """The seconds that remain, in two digits, so that they don't change with every look."""
-    if step is None or of is None or not rate or rate < 0 or of < step:
+    if step is None or of is None or not rate or rate < 0:
         return None
-    return rounded((of - step) / rate, digits=2)
+    return rounded(max(0, of - step) / rate, digits=2)
 
 
 def rounded(value: float, *, digits: int = 3) -> float:

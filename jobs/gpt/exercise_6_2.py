@@ -1,0 +1,84 @@
+"""Exercise 6.2 of the workshop: what makes a completion slow on a TPU? Each way to write it, timed and counted.
+
+`python exercise_6_2.py --device xla --way growing`. The ways:
+  growing   as one would write it: each byte makes the window longer, and each length is a program of its own
+  fixed     at fixed shapes, with a sync for each byte: one program, run again and again (what complete.py does)
+  unrolled  at fixed shapes, with one sync at the end: all bytes in one long program
+  cpu       the model moved to the CPU, the text written there, the model moved back
+The model is untrained: the time does not depend on the weights. Each of --times completions is a record in
+metrics.jsonl: seconds, seconds_a_byte, compilations and transfers of this one.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+import device as devices
+import records
+from complete import complete, fixed, growing
+from model import GPT
+from options import DEVICES, PROMPT, Options, Parser, integer
+from training import shape_of
+
+LENGTH = 32
+
+
+class Silent(devices.Device):
+    """A device that lets everything wait until it is looked at: `unrolled` asks it to sync, and it does not."""
+
+    is_lazy = True
+
+    def sync(self, what: str = "", *inputs: torch.Tensor) -> None:
+        pass
+
+
+def say(way: str, model: GPT, device: devices.Device, length: int, seed: int) -> bytes:
+    """`length` bytes, written in one of the ways."""
+    how = {"length": length, "temperature": 1.0, "seed": seed}
+    start = PROMPT.encode()
+    if way == "cpu":
+        model.on(torch.device("cpu"))
+        said = complete(model, devices.choose("cpu"), start, **how)
+        model.on(device.torch)
+        return said
+    if way == "unrolled":
+        device = Silent(device.torch, device.name, device.why)
+    return complete(model, device, start, **how, follow=growing if way == "growing" else fixed)
+
+
+def main() -> None:
+    parser = Parser(description="Time a completion.", allow_abbrev=False)
+    parser.add_argument("--device", choices=DEVICES, default="auto")
+    parser.add_argument("--way", choices=("growing", "fixed", "unrolled", "cpu"), default="fixed")
+    parser.add_argument("--length", type=integer(1, 1_000), default=LENGTH, metavar="N", help=f"bytes [{LENGTH}]")
+    parser.add_argument("--times", type=integer(1, 1_000), default=3, metavar="N", help="completions [3]")
+    options = parser.parse_args()
+    try:
+        device = devices.choose(options.device)
+    except devices.DeviceError as error:
+        parser.exit(1, f"exercise_6_2.py: {error}\n")
+    out = Path(os.environ.get("TPUFLEET_RUN_DIR") or "out")
+    out.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    model = GPT(shape_of(Options())).on(device.torch)
+    device.sync("the model")
+    print(f"device   {device.name} ({device.why}), {options.way}", flush=True)
+    for number in range(1, options.times + 1):
+        before, begin = device.counts(), time.perf_counter()
+        say(options.way, model, device, options.length, seed=number)
+        seconds = time.perf_counter() - begin
+        after = device.counts()
+        more = {name: after[name] - before.get(name, 0) for name in after if name != "fallbacks"}
+        told = {"seconds": round(seconds, 4), "seconds_a_byte": round(seconds / options.length, 5), **more}
+        records.append(out / "metrics.jsonl", {"step": number, "steps": options.times, **told})
+        print("  ".join([f"completion {number}", *(f"{name} {value}" for name, value in told.items())]), flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
