@@ -75,6 +75,14 @@ def test_points_are_appended_and_a_run_that_begins_anew_forgets_the_old_ones(pag
     assert page.evaluate("shown._curves.get('gpt-lr0.2').get('test_loss').x") == [1]
 
 
+def test_what_an_untrained_model_loses_doesnt_press_the_rest_flat(page: Page) -> None:
+    steps = [0, 100, 200, 300, 400, 500]
+    show(page, "set", RUNS, {"gpt-lr0.1": {"test_loss": [steps, [5.7, 2.5, 2.3, 2.1, 2.0, 1.9]]}})
+    assert page.evaluate("shown._picture._plot.scales.y.max") < 3
+    show(page, "set", RUNS, {"gpt-lr0.1": {"test_loss": [steps, [5.7, 5.0, 4.1, 3.0, 2.0, 1.9]]}})
+    assert page.evaluate("shown._picture._plot.scales.y.max") > 5.7
+
+
 def test_curves_stay_small_and_keep_their_spikes(page: Page) -> None:
     steps = list(range(5000))
     values = [2.0] * 5000

@@ -21,7 +21,7 @@
       shown = window.tpufleetCurves(document.getElementById("curves"), { main: "test_loss" });
     }
     if (whole) shown.set(message.runs || {}, message.curves || {});
-    else shown.add(message.runs || {}, message.curves || {}, message.anew || []);
+    else shown.add(message.runs || {}, message.curves || {}, message.anew || [], message.left || []);
   }
 
   const live = window.tpufleetLive({

@@ -124,7 +124,7 @@ class Feed:
     def _changes(self, look: Look) -> dict[str, Any]:
         """What is new, by the keys of a `news` event; empty for nothing."""
         drawn, gone, lists = self._draw(look.scene)
-        changed = self._choose(look.scene.runs)
+        changed, left = self._choose(look.scene.runs)
         self._history.keep(self._runs)
         curves = self._history.take(points for points in look.points if points.run in self._runs)
         news: dict[str, Any] = {
@@ -132,21 +132,23 @@ class Feed:
             "gone": gone,
             "lists": lists,
             "runs": changed,
+            "left": left,
             "curves": curves.curves,
             "anew": curves.anew,
         }
         return {name: value for name, value in news.items() if value}
 
-    def _choose(self, rows: Sequence[RunRow]) -> dict[str, Mapping[str, Any]]:
-        """What curves are chosen by, of those runs of which it is another than before."""
+    def _choose(self, rows: Sequence[RunRow]) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
+        """What curves are chosen by, of those runs of which it is another than before; and the runs that are gone."""
         before = {row.id: row for row in self._scene.runs}
         runs = {
             row.id: self._runs[row.id] if before.get(row.id) is row and row.id in self._runs else _meta(row)
             for row in rows
         }
         changed = {run: meta for run, meta in runs.items() if self._runs.get(run) != meta}
+        left = [run for run in self._runs if run not in runs]
         self._runs = runs
-        return changed
+        return changed, left
 
     def _draw(self, scene: Scene) -> tuple[dict[str, str], list[str], dict[str, list[str]]]:
         """Draw the parts that changed: them by id, the ids of those that are gone, the lists whose order is another."""

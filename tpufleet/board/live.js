@@ -7,12 +7,12 @@
 
 window.tpufleetLive = ({ lists, arrange = {}, changed = () => {}, told = () => {} }) => {
   const HIDDEN_MS = 20_000; // for which a page that nobody sees stays on the line
-  const RETRY_MS = 3_000;
+  const RETRY_MS = 3_000, LONGEST_MS = 60_000; // a refusal (too many look) isn't tried again by browsers, but by us
   const parts = new Map(); // id → {element, markup}
   const orders = new Map(); // list → ids
   const box = document.createElement("template");
   const line = document.getElementById("line");
-  let source = null, leaving = null;
+  let source = null, leaving = null, pause = RETRY_MS;
 
   function built(markup) {
     box.innerHTML = markup; // made by the server, where every text in it was escaped; scripts in it would not run
@@ -90,12 +90,14 @@ window.tpufleetLive = ({ lists, arrange = {}, changed = () => {}, told = () => {
   function open() {
     close();
     source = new EventSource("/live");
-    source.addEventListener("open", () => say("on", "live"));
+    source.addEventListener("open", () => { pause = RETRY_MS; say("on", "live"); });
     for (const kind of ["all", "news"])
       source.addEventListener(kind, (event) => { say("on", "live"); take(JSON.parse(event.data), kind === "all"); });
     source.addEventListener("error", () => {
       say("lost", "not live");
-      if (source?.readyState === EventSource.CLOSED) setTimeout(() => source?.readyState === EventSource.CLOSED && open(), RETRY_MS);
+      if (source?.readyState !== EventSource.CLOSED) return;
+      setTimeout(() => source?.readyState === EventSource.CLOSED && open(), pause * (1 + Math.random()));
+      pause = Math.min(2 * pause, LONGEST_MS);
     });
   }
 

@@ -21,7 +21,7 @@ def run_row(part: str, run: RunRow) -> Element:
         _name(run),
         _cell("Chips", ", ".join(run.chips) or "–", run.chips[0] if run.chips else ""),
         _cell("Step", _steps(run), run.step),
-        _cell("Steps/s", "–" if run.rate is None else number(run.rate), run.rate, class_="n"),
+        _cell("Steps/s", "–" if run.rate is None else _rate(run.rate), run.rate, class_="n"),
         _cell("Left", "–" if run.left_s is None else _rest(run.left_s), run.left_s, class_="n"),
         _loss(run),
         el("td", _about(run), class_="about", hidden=True),
@@ -46,6 +46,10 @@ def _name(run: RunRow) -> Element:
     link = to_log(run.id, run.id, title=run.id) if run.person is None else el("a", run.id, href="#runs", title=run.id)
     who = el("span", f"by {run.person}", class_="why") if run.person else None
     return el("th", link, who, scope="row", role="rowheader", data_label="Run", data_value=run.id)
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:.3g}" if 0.1 <= rate < 100 else number(rate)
 
 
 def _steps(run: RunRow) -> Child:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tpufleet.cli import completion
 from tpufleet.cli.arguments import DryRun, session, within
 from tpufleet.cli.output import Output
 from tpufleet.cli.session import Session
@@ -27,11 +28,20 @@ MOST_BEST = 100_000
 def collect(
     context: typer.Context,
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN|JOB...]", help="Only these runs; default: all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN|JOB...]",
+            help="Only these runs; default: all.",
+            autocompletion=completion.runs_and_jobs,
+        ),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help="Only logs, metrics, checkpoints, completions or artifacts; repeatable."),
+        typer.Option(
+            metavar="KIND",
+            help="Only logs, metrics, checkpoints, completions or artifacts; repeatable.",
+            autocompletion=completion.one_of("logs", "metrics", "checkpoints", "completions", "artifacts"),
+        ),
     ] = None,
     best: Annotated[
         int | None, typer.Option(metavar="N", help="Checkpoints of the N runs with the lowest loss only, the newest.")
@@ -77,13 +87,16 @@ def _bring(this: Session, wish: Wish, *, tensorboard: bool) -> None:
     from tpufleet import report
     from tpufleet.ops.collect import collect as bring, summary
     from tpufleet.ops.exports import export
+    from tpufleet.ops.ledger import remember
     from tpufleet.ops.observe import observe
     from tpufleet.ops.tensorboard import Kit
 
     begun = time.monotonic()
     kit = Kit.load() if tensorboard else None  # that it is missing is said before hours of transfer, not after
     with this.fleet("collect") as fleet, this.changing(fleet):
-        views = observe(fleet).hosts
+        there = observe(fleet)
+        remember(fleet, there.nodes)
+        views = there.hosts
         brought = bring(fleet, views, wish.among(views), say_every_s=SAY_LIVE_S if this.out.live else SAY_PLAIN_S)
         fleet.say("report", "writing")
         page = report.write(fleet.paths.artifacts)

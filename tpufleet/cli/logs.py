@@ -68,11 +68,11 @@ def logs(
         if not chosen:
             this.out.note("nothing runs now; tpufleet run JOB")
         elif len(chosen) == 1 and run:
-            _one(this, chosen[0], logs.read(chosen[0], offset, follow=follow))
+            _one(this, chosen[0], logs.chunks(chosen[0], offset, follow=follow))
         elif follow:
             _print_many(this, chosen, logs.follow(chosen, offset))
         else:
-            _many(this, chosen, {name: logs.read(name, offset, follow=False) for name in chosen})
+            _many(this, chosen, {name: logs.read(name, offset) for name in chosen})
 
 
 def _observed(fleet: Fleet) -> Sequence[HostView]:
@@ -103,12 +103,16 @@ class _Logs:
             found += [name] if only_home else sorted(find([name], self._there, self._views), key=natural)
         return list(dict.fromkeys(found))
 
-    def read(self, run: str, offset: int, *, follow: bool) -> Iterator[bytes]:
+    def chunks(self, run: str, offset: int, *, follow: bool) -> Iterator[bytes]:
+        """One run's log as it lies there, or as it comes."""
+        return (data for _, data in self.follow([run], offset)) if follow else self.read(run, offset)
+
+    def read(self, run: str, offset: int) -> Iterator[bytes]:
         """The log from the host that knows the run, else the copy that was collected."""
         from tpufleet.ops.runs import read_log
 
         if self._fleet is not None and run in self._there:
-            yield from read_log(self._fleet, self._there[run], offset=offset, follow=follow)
+            yield from read_log(self._fleet, self._there[run], offset=offset, follow=False)
             return
         if self._fleet is not None:
             self._this.out.note(f"no host knows {run} (any more); this is what was collected")
@@ -116,12 +120,12 @@ class _Logs:
         yield copy[offset:] if offset else copy
 
     def follow(self, runs: Sequence[str], offset: int) -> Iterator[tuple[str, bytes]]:
-        """The logs of several runs as they come; (run, b"") at a log's end."""
+        """The runs' logs as they come, wherever the runs go on; (run, b"") at a log's end."""
         from tpufleet.ops.many_logs import follow
 
         away = [run for run in runs if self._fleet is None or run not in self._there]
         for run in away:
-            yield run, b"".join(self.read(run, offset, follow=False))
+            yield run, b"".join(self.read(run, offset))
             yield run, b""
         rest = [run for run in runs if run not in away]
         if self._fleet is not None and rest:

@@ -2,7 +2,7 @@
 //
 //   const shown = tpufleetCurves(element, {main: "test_loss"});
 //   shown.set(runs, curves)         runs: {run: {job, state, person, params: {}, mark}}, curves: {run: {metric: [[steps], [values]]}}
-//   shown.add(runs, curves, anew)   points to append, and the runs that begin anew
+//   shown.add(runs, curves, anew, left)   points to append, the runs that begin anew, those that are gone
 //   shown.pick(run), shown.onpick = run => {}
 //
 // A page needs uPlot.iife.min.js, curves_numbers.js, curves_picture.js and this, in that order, and uPlot.min.css and
@@ -24,6 +24,7 @@ window.tpufleetCurves = (() => {
       this._curves = new Map(); // run → Map(metric → {x, y, smoothed})
       this._metric = this._best = this._log = this._near = this._picked = null;
       this._amount = 0;
+      this._free = firstMarks(); // marks that no run has
       this._listed = this._lines = [];
       this._lit = new Set();
       this._build(element);
@@ -41,12 +42,14 @@ window.tpufleetCurves = (() => {
       this._before = new Map(this._runs); // whom somebody has hidden stays so when all is told again
       this._runs.clear();
       this._curves.clear();
+      this._free = firstMarks();
       this._list.replaceChildren();
       this._anew = true;
       this.add(runs, curves);
     }
 
-    add(runs, curves, anew = []) {
+    add(runs, curves, anew = [], left = []) {
+      for (const run of left) this._forget(run);
       for (const run of anew || []) this._curves.delete(run);
       for (const [run, about] of Object.entries(runs || {})) this._know(run, about);
       for (const [run, metrics] of Object.entries(curves || {})) {
@@ -70,8 +73,17 @@ window.tpufleetCurves = (() => {
     }
 
     _first(before) {
-      const mark = this._runs.size < MARKED ? this._runs.size : null;
-      return { shown: before ? before.shown : true, mark, row: null };
+      return { shown: before ? before.shown : true, mark: this._free.shift() ?? null, row: null };
+    }
+
+    _forget(run) {
+      const known = this._runs.get(run);
+      if (!known) return;
+      known.row?.item.remove();
+      if (known.mark !== null) this._free.push(known.mark);
+      this._runs.delete(run);
+      this._curves.delete(run);
+      this._sift();
     }
 
     _append(run, metric, [steps, values]) {
@@ -277,6 +289,10 @@ window.tpufleetCurves = (() => {
     const element = make("button", { type: "button", title, className: "tc-button", ariaLabel: title }, text);
     element.addEventListener("click", act);
     return element;
+  }
+
+  function firstMarks() {
+    return Array.from({ length: MARKED }, (_, mark) => mark);
   }
 
   function write(element, text) {

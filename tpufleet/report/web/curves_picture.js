@@ -9,6 +9,7 @@ window.tpufleetPlot.Picture = (() => {
   const REACH = 48; // pixels from a curve within which it is meant
   const LOG_RATIO = 30; // what falls further than this is unreadable at its end on a linear axis
   const SPIKE = 0.02; // air beside the last step, in which the marks of ends have room
+  const ENOUGH = 4; // points of a curve after its first, on average
 
   return class Picture {
     /** In `element`; `on` has `near(run)`, `pick(run)` and `zoom()`, which are called when somebody does so here. */
@@ -133,7 +134,20 @@ window.tpufleetPlot.Picture = (() => {
       for (const value of values) { if (value < low) low = value; if (value > high) high = value; }
       if (first >= 0 && first <= last * 0.2) first = 0;
       const log = wanted ?? (low > 0 && high / low > LOG_RATIO);
-      return { x: [first, last > first ? last + (last - first) * SPIKE : first + 1], y: spanOf(values, log), log };
+      const shown = log ? values : this._trained(low, high) ?? values;
+      return { x: [first, last > first ? last + (last - first) * SPIKE : first + 1], y: spanOf(shown, log), log };
+    }
+
+    /** All values but each curve's first, mostly that of an untrained model, where the first ones take more than half
+     * of the height from `low` to `high`: the curves come in from above then. Else undefined. (As in report/svg.py.) */
+    _trained(low, high) {
+      const later = this._lines.map(({ curve: { y } }) => y.slice(1));
+      const values = Float64Array.from({ length: later.reduce((sum, { length }) => sum + length, 0) });
+      let at = 0, least = Infinity, most = -Infinity;
+      for (const y of later) { values.set(y, at); at += y.length; }
+      for (const value of values) { if (value < least) least = value; if (value > most) most = value; }
+      const enough = values.length >= ENOUGH * later.length && least === low;
+      return enough && high - low > 2 * (most - least) ? values : undefined;
     }
 
     _readInks() {
