@@ -45,8 +45,8 @@ class Xla(Device):
         known = self._shapes.setdefault(what, set())
         if self._expected is not None:
             self._expected += 1
-            why = "for the shapes it had before" if shapes in known else f"for new shapes, {shapes}"
-            self._surprises.append(f"{what} was compiled again, {why}")
+            again = "again, for the shapes it had before" if shapes in known else f"again, for new shapes, {shapes}"
+            self._surprises.append(f"{what} was compiled {again if known else 'now, for the first time'}")
         known.add(shapes)
 
     def compiler(self) -> str:
@@ -96,6 +96,7 @@ class Xla(Device):
         profiler.start_trace(str(directory))
         try:
             yield
+            xm.wait_device_ops()  # the step was only sent off
         finally:
             profiler.stop_trace()
 

@@ -140,9 +140,13 @@ def make_trainer(options: Options, own: Namespace, out: Path) -> Trainer:
     """A Trainer for the device that is asked for. Raises DeviceError when that is not there."""
     if options.threads:
         torch.set_num_threads(options.threads)
+    if options.device == "tpu":
+        raise DeviceError(
+            "--device tpu is torch_tpu's, which Lightning does not know; --device xla is a TPU by torch_xla"
+        )
     try:
         trainer = Trainer(
-            accelerator={"auto": "auto", "cpu": "cpu", "xla": "tpu"}[options.device],
+            accelerator={"auto": "auto", "cpu": "cpu", "cuda": "cuda", "xla": "tpu"}[options.device],
             devices=1,
             precision=own.precision,
             max_steps=options.steps,
