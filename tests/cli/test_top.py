@@ -104,3 +104,15 @@ def test_no_colour_and_a_dumb_terminal_are_respected(training: Project) -> None:
     with on_terminal(training, "top", TERM="dumb") as dumb:
         assert dumb.end() == 0, "one picture, as into a pipe"
     assert b"\x1b[3" not in dumb.seen
+
+
+def test_status_stays_on_a_terminal_if_asked_to_until_ctrl_c(training: Project) -> None:
+    with on_terminal(training, "status", "--follow", height=40) as terminal:
+        terminal.until("Ctrl-C ends")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 0
+    assert "8 chips: 6 free, 2 run" in terminal.text
+
+
+def test_status_into_a_pipe_is_one_look(training: Project) -> None:
+    assert training.run("status", "--follow").stdout.count("trains-seed0") == 1
