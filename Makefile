@@ -6,7 +6,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 PIP := pip install -qq --disable-pip-version-check
 
-.PHONY: help setup demo test faults check format bench
+.PHONY: help setup demo test faults check format bench bench-jobs xla
 
 help:  ## list these
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -34,6 +34,13 @@ format: .venv/.made  ## put the code into its usual form
 
 bench: .venv/.made  ## the figures of docs/speed.md, as ratios measured here
 	$(BIN)/python -m tests.bench
+
+bench-jobs: .venv/.made .venv-jobs/.made  ## jobs/gpt against the workshop's own repository, on this machine's CPU
+	$(BIN)/python -m tests.bench.jobs $(ARGS)
+
+xla: .venv/.made  ## what is promised of jobs/gpt on XLA (installs several GB)
+	sh jobs/xla_env.sh .venv-xla
+	$(BIN)/python -m tests.bench.xla
 
 .venv/.made: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

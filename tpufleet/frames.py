@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from tpufleet.errors import StateError, UsageError
 from tpufleet.report.artifacts import read_completions
 from tpufleet.report.load import Collection, load as collected
-from tpufleet.report.records import as_count, as_list, as_number, as_record, as_text, read_json, records
-from tpufleet.report.rows import AFTER, FIXED, read_points, run_directories, run_rows
+from tpufleet.report.metrics import read_points
+from tpufleet.report.records import as_count, as_list, as_number, as_record, as_text, read_json
+from tpufleet.report.rows import AFTER, FIXED, run_directories, run_rows
 from tpufleet.report.text import clean
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Results:
         steps: list[float] = []
         values: list[float] = []
         for directory in run_directories(self.home):
-            for metric, points in read_points(records(directory / "metrics.jsonl")).items():
+            for metric, points in read_points(directory / "metrics.jsonl").items():
                 names.append((directory.name, metric, len(points)))
                 steps += (step for step, _ in points)
                 values += (value for _, value in points)

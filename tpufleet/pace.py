@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
 WINDOW_S = 120.0
+LONGEST_S = 10 * 365 * 86400.0  # what takes longer is no time that anybody waits
 
 
 @dataclass
@@ -30,9 +32,10 @@ class Pace:
 
 def left_s(step: int | None, of: int | None, rate: float | None) -> float | None:
     """The seconds that remain, in two digits, so that they don't change with every look."""
-    if step is None or of is None or not rate or rate < 0:
+    if step is None or of is None or not rate or not 0 < rate < math.inf:
         return None
-    return rounded(max(0, of - step) / rate, digits=2)
+    left = rounded(max(0, of - step) / rate, digits=2)
+    return left if left <= LONGEST_S else None
 
 
 def rounded(value: float, *, digits: int = 3) -> float:

@@ -93,30 +93,39 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600, *, once: bool =
 
     With `once` a `path` that is there already stays as it is. Raises DiskFull, and leaves nothing behind then.
     """
+    with replacing(path, mode, once=once) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = 0o600, *, once: bool = False) -> Generator[BinaryIO]:
+    """The same for what is written bit by bit: a file that replaces `path` if the block ends well."""
     aside = path.with_name(f".{path.name}.part")
     with writing(path), os.fdopen(_ours_alone(aside, mode), "wb") as file:
-        if once and path.exists():
-            aside.unlink()
-            return
         try:
-            _fill(file, data)
-            aside.replace(path)
+            file.truncate()
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if once and path.exists():
+                aside.unlink()
+            else:
+                aside.replace(path)
         except BaseException:
             aside.unlink(missing_ok=True)
             raise
 
 
-def _fill(file: BinaryIO, data: bytes) -> None:
-    file.truncate()
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
-
-
 def _ours_alone(aside: Path, mode: int) -> int:
     """A descriptor of `aside`, for one writer at a time. All have the same name, so what a killed one left is used."""
     while True:
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode)
+        try:
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            aside.unlink(missing_ok=True)  # a link would lead elsewhere
+            continue
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), aside.stat()):

@@ -77,4 +77,5 @@ def lasted(seconds: float) -> str:
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:
     """A sort key: `tpu-2` before `tpu-10`, `lr0.001-seed9` before `lr0.001-seed10`."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name))
+    parts = re.split(r"([0-9]{1,100})", name)  # longer ones are no numbers; to Python "²" is a digit, too
+    return tuple((int(part), "") if n % 2 else (-1, part) for n, part in enumerate(parts))

@@ -17,6 +17,8 @@ from model import GPT, VOCABULARY, Shape
 from options import DEVICES, LENGTH, PROMPT, SEED, TEMPERATURE, Parser, prompt
 from text import printable
 
+NARROW = 128  # so little to do for one byte that a CPU's threads would only wait for each other
+
 # writes bytes after a start, with the noise (length, 256) that makes the choice
 Follow = Callable[[GPT, devices.Device, bytes, torch.Tensor], Iterator[torch.Tensor]]
 
@@ -113,6 +115,8 @@ def main() -> None:
         parser.exit(2, f"complete.py: {printable(str(error))}\n")
     except devices.DeviceError as error:
         parser.exit(1, f"complete.py: {printable(str(error))}\n")
+    if model.shape.width <= NARROW:
+        torch.set_num_threads(1)
     start = options.prompt.encode(errors="surrogateescape")
     if len(start) > (context := model.shape.context):
         print(f"complete.py: the prompt has {len(start)} bytes; this model sees the last {context}", file=sys.stderr)

@@ -81,6 +81,7 @@ class Device:
     def profile(self, directory: Path) -> Iterator[None]:
         """Inside, all that runs is recorded into `directory/trace.json` (chrome://tracing, ui.perfetto.dev)."""
         directory.mkdir(parents=True, exist_ok=True)
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler tells stderr that it starts and stops
         with torch.profiler.profile() as profiler:
             yield
         profiler.export_chrome_trace(str(directory / "trace.json"))

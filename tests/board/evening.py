@@ -150,5 +150,6 @@ def _happenings(ids: Sequence[str], now: datetime) -> tuple[Happening, ...]:
         (260, "anew", "tpu-1", "another machine under the same name"),
         (420, "preempted", "tpu-1", "the cloud took it away"),
         (700, "failed", ids[7], "out of memory (exit code 137)"),
+        *((1200 + 60 * n, "resumed", ids[n % 5], f"resumed from step {600 - 20 * n}") for n in range(25)),
     )
     return tuple(Happening(now - timedelta(seconds=ago), kind, subject, text) for ago, kind, subject, text in told)

@@ -83,6 +83,23 @@ def test_what_an_untrained_model_loses_doesnt_press_the_rest_flat(page: Page) ->
     assert page.evaluate("shown._picture._plot.scales.y.max") > 5.7
 
 
+def test_a_run_that_left_is_forgotten_and_the_next_one_has_its_mark(page: Page) -> None:
+    show(page, "set", RUNS, CURVES)
+    show(page, "add", {}, {}, [], ["gpt-lr0.1", "never seen"])
+    expect(page.locator(".tc-said")).to_have_text("Best test_loss: 2.000, gpt-lr0.2.")
+    expect(page.locator(".tc-runs li")).to_have_count(1)
+    expect(page.locator(".tc-side summary")).to_have_text("Runs (1)")
+    show(page, "add", {"gpt-lr0.3": {"job": "gpt"}}, {"gpt-lr0.3": {"test_loss": [[1], [2.5]]}})
+    assert page.evaluate("[...shown._runs].map(([run, known]) => [run, known.mark])") == [
+        ["gpt-lr0.2", 1],
+        ["gpt-lr0.3", 2],
+    ]
+    show(page, "set", {f"run-{number}": {} for number in range(16)}, {})
+    show(page, "add", {}, {}, [], ["run-3"])
+    show(page, "add", {"run-16": {}, "run-17": {}}, {})
+    assert page.evaluate("['run-16', 'run-17'].map(run => shown._runs.get(run).mark)") == [3, None]
+
+
 def test_curves_stay_small_and_keep_their_spikes(page: Page) -> None:
     steps = list(range(5000))
     values = [2.0] * 5000

@@ -50,7 +50,7 @@ class Viewer:
         """Reads the next event, and applies it; False at the end of the stream."""
         while block := self._block():
             fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
-            if "data" in fields:
+            if "id" in fields:
                 content = json.loads(fields["data"])
                 assert int(fields["id"]) == content["version"] > self.version
                 self._apply(fields["event"], content)
@@ -68,6 +68,9 @@ class Viewer:
             del self.parts[part]
         self.parts |= content.get("parts", {})
         self.lists |= content.get("lists", {})
+        for run in content.get("left", ()):
+            del self.runs[run]
+            self.curves.pop(run, None)
         self.runs |= content.get("runs", {})
         for run in content.get("anew", ()):
             self.curves.pop(run, None)

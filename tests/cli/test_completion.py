@@ -67,6 +67,8 @@ def test_bash_completes_runs_jobs_hosts_and_people(here: Project) -> None:
     assert complete(here, "tpufleet run ") == ["fails", "job", "one"]
     assert complete(here, "tpufleet exec --on tpu-0,tpu-1") == ["tpu-0,tpu-1-w0", "tpu-0,tpu-1"]
     assert complete(here, "tpufleet people revoke g") == ["grace"]
+    assert complete(here, "tpufleet collect j") == ["job"]
+    assert complete(here, "tpufleet collect --only c") == ["checkpoints", "completions"]
     assert not (here.directory / ".tpufleet" / "emulator").exists(), "no cloud was asked"
 
 

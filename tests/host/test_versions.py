@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tpufleet.host.changes import MOST, changes_of, keep
+from tpufleet.host.git import is_dirty
 from tpufleet.host.versions import versions_of
 
 from .harness import Host
@@ -183,6 +184,41 @@ def test_of_untracked_files_secrets_data_and_environments_are_not_shown(reposito
     assert "weights.bin" in diff
     assert "__pycache__" not in diff
     assert ".venv" not in diff
+
+
+def test_of_a_tracked_file_that_looks_like_a_secret_only_the_name_is_shown(repository: Path) -> None:
+    git(repository, "config", "diff.noprefix", "true")
+    for name in (".env", "deploy/prod.key", "jobs/token.py"):
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text("KEY=old-abc123\n")
+    git(repository, "add", "--force", ".")
+    git(repository, "commit", "--quiet", "--message", "secrets, alas")
+    for name in (".env", "deploy/prod.key", "jobs/token.py"):
+        (repository / name).write_text("KEY=new-abc123\n")
+    (repository / "jobs/train.py").write_text("diff --git a/x b/x\n")
+    diff = changes_of(repository).decode()
+    assert "abc123" not in diff
+    assert diff.count("# not shown here") == 3
+    assert "+diff --git a/x b/x" in diff
+
+
+def test_no_program_that_a_checkout_names_is_run_to_look_at_it(tmp_path: Path, repository: Path) -> None:
+    ran = tmp_path / "ran"
+    evil = tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\necho \"$0 $*\" >>{ran}\ncat\n")
+    evil.chmod(0o755)
+    (repository / ".gitattributes").write_text("* filter=evil diff=evil\n*.py filter=more\n")
+    git(repository, "add", ".gitattributes")
+    git(repository, "commit", "--quiet", "--message", "attributes")
+    settings = ("core.fsmonitor", "diff.external", "diff.evil.command", "diff.evil.textconv", "core.pager", "pager.diff")
+    for name in (*settings, "filter.evil.clean", "filter.more.process", "filter.evil.smudge", "core.sshCommand"):
+        git(repository, "config", name, str(evil))
+    git(repository, "config", "filter.evil.required", "true")
+    (repository / "jobs/train.py").write_text("print('better')\n")
+    (repository / "new.py").write_text("print('new')\n")
+    assert "+print('better')" in changes_of(repository).decode()
+    assert is_dirty(repository)
+    assert not ran.exists()
 
 
 def test_changes_larger_than_a_megabyte_are_cut_and_say_so(repository: Path) -> None:

@@ -15,7 +15,7 @@ from tpufleet.ops.collect import not_home
 from tpufleet.ops.home import RunHome, Wanted
 from tpufleet.ops.progress import Progress, Tally
 from tpufleet.ops.room import Room
-from tpufleet.ops.share import Missing, Share
+from tpufleet.ops.share import MOST_WHY, Missing, Share
 from tpufleet.ops.transfer import LARGE, STREAMS, Received, lanes
 from tpufleet.paths import LocalPaths
 from tpufleet.state.lock import locked
@@ -142,3 +142,28 @@ def test_what_is_not_home_is_said_in_few_lines() -> None:
         "gpt-0, gpt-1, gpt-2 and 2 more: step-1 (left out by --best)",
         "one: log.txt (cut)",
     ]
+
+
+def offered(*steps: int) -> dict[str, Any]:
+    """A run that is done, and its checkpoints, none of which is as its manifest says; as a host offers it."""
+    points = [
+        {"name": f"step-{n:08d}", "step": n, "verified": False, "problem": "it has no manifest", "files": []}
+        for n in steps
+    ]
+    return {"state": {"id": "gpt", "state": "done", "attempts": [{}]}, "files": [], "checkpoints": points}
+
+
+def test_a_checkpoint_that_is_broken_is_told_with_the_reason_and_only_once(tmp_path: Path) -> None:
+    home = RunHome.peek(tmp_path, offered()["state"])
+    found = list(Share.of(home, offered(2000, 1000), EVERYTHING).flaws())
+    assert [(flaw.name, flaw.why, flaw.is_known) for flaw in found] == [
+        ("step-00002000", "it has no manifest", False),
+        ("step-00001000", "it has no manifest", False),
+    ]
+    assert all(flaw.is_known for flaw in Share.of(home, offered(2000, 1000), EVERYTHING).flaws())
+    hostile = offered(3000)
+    hostile["checkpoints"][0]["problem"] = ["x" * 10_000]
+    (flaw,) = Share.of(home, hostile, EVERYTHING).flaws()
+    assert len(flaw.why) == MOST_WHY
+    hostile["checkpoints"][0]["problem"] = None
+    assert next(iter(Share.of(home, hostile, EVERYTHING).flaws())).why == "its host doesn't say why"

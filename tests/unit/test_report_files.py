@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from tests.unit.report_data import PAYLOADS, write_home, write_hostile_home, write_lines, write_listing, write_run
 from tpufleet import report
-from tpufleet.report.downloads import metrics_csv, safe_cell
+from tpufleet.report.downloads import safe_cell
 from tpufleet.report.markdown import block, code
 
 HOSTILE = (
@@ -118,7 +118,7 @@ def test_points_are_written_as_numbers_that_read_back_the_same(tmp_path: Path) -
     folder = tmp_path / "runs/a"
     folder.mkdir(parents=True)
     (folder / "metrics.jsonl").write_text('{"step": 1, "loss": 0.1, "b,\\"c": NaN}\n{"step": 2.5, "loss": 3}\n')
-    assert list(csv.reader(metrics_csv(tmp_path).splitlines())) == [
+    assert list(csv.reader((report.write(tmp_path).parent / "metrics.csv").read_text().splitlines())) == [
         ["run", "metric", "step", "value"],
         ["a", "loss", "1", "0.1"],
         ["a", "loss", "2.5", "3.0"],

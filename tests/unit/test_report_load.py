@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from tests.unit.report_data import run_record, write_checkpoint, write_home, write_lines, write_listing, write_run
 from tpufleet import report
 from tpufleet.report.load import Run, load, natural
-from tpufleet.report.records import as_time, lines
+from tpufleet.report.records import as_time, records
 
 ID = "gpt-lr0.001-seed0"
 
@@ -76,8 +76,8 @@ def test_two_halves_of_a_record_on_two_lines_are_two_broken_lines(home: Path) ->
 
 def test_a_line_without_end_is_one_broken_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b"x" * (3 << 20) + b"\n{}\n")
-    assert list(lines(path)) == [None, b"{}"]
+    path.write_bytes(b'{"step": 1}\n' + b"x" * (3 << 20) + b'\n{"step": 2}\n')
+    assert list(records(path)) == [{"step": 1}, None, {"step": 2}]
 
 
 def test_a_resumed_run_takes_back_what_came_after_its_checkpoint(home: Path) -> None:

@@ -105,4 +105,5 @@ def _pieces_tools() -> Element:
 
 
 def _happenings(scene: Scene) -> Element:
-    return el("ol", _parts("happenings", scene.happenings), id="happenings", class_="happenings")
+    found = _parts("happenings", scene.happenings)
+    return el("ol", found, id="happenings", class_="happenings", tabindex=0, aria_label="Events")  # it may scroll

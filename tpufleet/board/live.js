@@ -6,13 +6,14 @@
 "use strict";
 
 window.tpufleetLive = ({ lists, arrange = {}, changed = () => {}, told = () => {} }) => {
+  const SILENT_MS = 40_000; // after which the line is dead, though nobody has said so: the server speaks every 15 s
   const HIDDEN_MS = 20_000; // for which a page that nobody sees stays on the line
   const RETRY_MS = 3_000, LONGEST_MS = 60_000; // a refusal (too many look) isn't tried again by browsers, but by us
   const parts = new Map(); // id → {element, markup}
   const orders = new Map(); // list → ids
   const box = document.createElement("template");
   const line = document.getElementById("line");
-  let source = null, leaving = null, pause = RETRY_MS;
+  let source = null, leaving = null, silent = null, pause = RETRY_MS;
 
   function built(markup) {
     box.innerHTML = markup; // made by the server, where every text in it was escaped; scripts in it would not run
@@ -87,12 +88,19 @@ window.tpufleetLive = ({ lists, arrange = {}, changed = () => {}, told = () => {
     if (line.textContent !== words) line.textContent = words;
   }
 
+  function heard() {
+    say("on", "live");
+    clearTimeout(silent);
+    silent = setTimeout(() => { say("lost", "not live"); open(); }, SILENT_MS);
+  }
+
   function open() {
     close();
     source = new EventSource("/live");
-    source.addEventListener("open", () => { pause = RETRY_MS; say("on", "live"); });
+    source.addEventListener("open", () => { pause = RETRY_MS; heard(); });
+    source.addEventListener("alive", heard);
     for (const kind of ["all", "news"])
-      source.addEventListener(kind, (event) => { say("on", "live"); take(JSON.parse(event.data), kind === "all"); });
+      source.addEventListener(kind, (event) => { heard(); take(JSON.parse(event.data), kind === "all"); });
     source.addEventListener("error", () => {
       say("lost", "not live");
       if (source?.readyState !== EventSource.CLOSED) return;
@@ -102,6 +110,7 @@ window.tpufleetLive = ({ lists, arrange = {}, changed = () => {}, told = () => {
   }
 
   function close() {
+    clearTimeout(silent);
     source?.close();
     source = null;
   }

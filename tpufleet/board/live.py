@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from tpufleet.board.feed import Feed
 
 ALIVE_S = 15.0
+ALIVE = b"event: alive\ndata: .\n\n"  # not a comment: scripts don't hear those, and couldn't tell a dead line
 MOST_VIEWERS = 200  # of the connections that the server takes (serve.AT_ONCE)
 AGAIN_MS = 3_000  # after which a browser that lost the line comes back
 
@@ -53,7 +54,7 @@ class Live:
                 async with asyncio.timeout(ALIVE_S):
                     await news.wait()
             except TimeoutError:
-                yield b": \n\n"
+                yield ALIVE
 
     def _bell(self) -> asyncio.Event:
         """What rings when there is something new."""

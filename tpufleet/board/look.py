@@ -20,6 +20,8 @@ LONGEST = 4_000  # characters of a completion
 LONGEST_WORD = 400
 MOST_METRICS = 12  # values that a row has
 MOST_PARAMS = 60
+MOST_CHIPS = 64  # of a host
+MOST_RUNS = 5_000
 STATES = {"free": "free", "run": "run", "person": "in use", "busy": "in use"}
 RUN_STATES = frozenset(state.value for state in State)
 
@@ -162,9 +164,10 @@ def _chip(host: str, chip: Json, seating: Seating, since: Mapping[str, datetime]
 
 
 def trusted(answer: Json) -> Json:
-    """A host's probe, of which what isn't a list of objects is none."""
+    """A host's probe, of which what isn't a list of objects is none, and no more than a host can have."""
     probe = as_record(answer.get("probe"))
-    return {**probe, "chips": objects(probe.get("chips")), "runs": objects(probe.get("runs")), "code": []}
+    chips, runs = (objects(probe.get(name))[:most] for name, most in (("chips", MOST_CHIPS), ("runs", MOST_RUNS)))
+    return {**probe, "chips": chips, "runs": runs, "code": []}
 
 
 def objects(value: object) -> list[Json]:

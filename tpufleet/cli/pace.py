@@ -9,6 +9,7 @@ from typing import Any
 from tpufleet import pace
 
 RATE, STEPS = "steps_per_second", "steps"  # the run contract's names (docs/run-contract.md)
+BOOKKEEPING = frozenset({RATE, STEPS, "compilations", "compile_seconds", "epoch", "time", "seconds"})  # no results
 
 
 class Pace:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tpufleet.actions import AwaitNode, CreateNode, DeleteNode, Plan, StartNode
+from tpufleet.cli.pace import BOOKKEEPING
 from tpufleet.cli.tables import Column, by_word
 from tpufleet.model import HostView, Node, Queued, Snapshot
 from tpufleet.text import lasted, size
@@ -199,7 +200,9 @@ def state_words(state: Mapping[str, Any]) -> str:
 
 def metric_words(metrics: Mapping[str, Any], limit: int = 3) -> str:
     """`test_loss 2.31  train_loss 2.2`: losses first, numbers short."""
-    names = sorted(metrics, key=lambda name: ("loss" not in name, not name.startswith("test"), name))
+    names = sorted(
+        metrics.keys() - BOOKKEEPING, key=lambda name: ("loss" not in name, not name.startswith("test"), name)
+    )
     return "  ".join(f"{name} {number(metrics[name])}" for name in names[:limit])
 
 

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tpufleet.cli.pace import RATE, STEPS, Pace, metrics_of, steps
+from tpufleet.cli.pace import BOOKKEEPING, Pace, metrics_of, steps
 from tpufleet.cli.render import number, state_words
 from tpufleet.cli.tables import Column, by_word, short
 from tpufleet.text import clean, lasted
 
-BOOKKEEPING = frozenset({RATE, STEPS, "compilations", "compile_seconds", "epoch", "time", "seconds"})
 MOST_METRICS = 8
 LONGEST_HEADING = 20
 STATE_STYLES = {
@@ -37,7 +36,7 @@ def run_table(
     """Columns and rows, a run each; `home` adds the step whose checkpoint is home, by run.
 
     Where there is little room these go first, in this order: what it waits for, commit, tries, metrics
-    beyond the main one, time, chip, steps/s, left, home. The id, the state, the step and the main metric stay.
+    beyond the main one, time, chip, steps/s, left, home, the main metric. The id, the state and the step stay.
     """
     pace = pace or Pace()
     moment = now or datetime.now(UTC)
@@ -46,11 +45,11 @@ def run_table(
         Column("run", least=16, middle=True),
         Column("state", least=8, paint=by_word(STATE_STYLES)),
         Column("step", least=4, number=True),
-        *([Column("home", rank=1, least=4, number=True)] if home is not None else []),
+        *([Column("home", rank=2, least=4, number=True)] if home is not None else []),
         Column("steps/s", rank=3, least=4, number=True),
         Column("left", rank=2, least=6, number=True),
         *(
-            Column(metric_heading(name), rank=(6 + place if place else 0), least=6, number=True)
+            Column(metric_heading(name), rank=(6 + place if place else 1), least=6, number=True)
             for place, name in enumerate(metrics)
         ),
         Column("chip", rank=4, least=10),

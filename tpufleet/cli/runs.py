@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +12,10 @@ from tpufleet.cli.arguments import session
 from tpufleet.cli.run_table import run_table
 from tpufleet.errors import CloudUnreachable
 from tpufleet.restart import FINAL_STATES
-from tpufleet.text import natural
+from tpufleet.text import listed, natural
+
+if TYPE_CHECKING:
+    from tpufleet.state.store import Placement
 
 
 def runs(
@@ -37,11 +41,12 @@ def runs(
     try:
         with this.fleet("runs") as fleet:
             views = observe(fleet).hosts
+            placed = fleet.journal.placements()
     except CloudUnreachable as error:
         if not home:
             raise
         this.out.note(f"{error.message}: these are the runs as they were last collected")
-        views = ()
+        views, placed = (), {}
     known = home | {run: dict(item.state) for run, item in located(views).items()}
     ordered = [known[run] for run in sorted(known, key=natural)]
     chosen = [state for state in ordered if job is None or state.get("job") == job]
@@ -56,8 +61,19 @@ def runs(
     for view in views:
         if view.error:
             this.out.note(f"{view.host.name}: {view.error}; its runs are shown as they were last collected")
+    for host, unknown in _unheard(placed.values(), known).items():
+        this.out.note(f"{host}: {listed(unknown)}: sent there, not heard of and not home")
     if chosen:
         this.out.table(*run_table(chosen))
     else:
         this.out.line("no runs yet; tpufleet run JOB")
     this.out.data(fleet=spec.fleet, runs=chosen)
+
+
+def _unheard(placed: Iterable[Placement], known: Container[str]) -> dict[str, list[str]]:
+    """The runs that were sent to hosts and are not among the `known`, by host."""
+    unheard: dict[str, list[str]] = {}
+    for item in placed:
+        if item.run not in known:
+            unheard.setdefault(item.host, []).append(item.run)
+    return unheard

@@ -18,6 +18,10 @@ NAME = "changes.diff"
 MOST = 1_000_000  # bytes in all
 SMALL = 64 << 10  # bytes of a file that git doesn't know
 MOST_FILES = 500
+LIMIT_S = 60.0  # for git; a launch waits for it
+BIG = "16m"  # of larger files git says only that they differ
+DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", "HEAD")
+EACH = re.compile(r"^(?=diff --git )", re.MULTILINE)  # lines of a file begin with a sign
 CUT = "\n# cut here: the changes are larger than 1 MB\n"
 SECRET = re.compile(
     r"secret|token(?!i)|passw|credential|api_?key|(^|/)\.|\.(pem|key|p12|env)$|id_(rsa|ed25519)", re.IGNORECASE
@@ -36,11 +40,17 @@ def keep(tree: Path | None, run_dir: Path) -> None:
 
 def changes_of(tree: Path) -> bytes:
     """`git diff HEAD`, then the files that git doesn't know and doesn't ignore, as they would stand in a diff."""
-    local = ("-C", str(tree), "--no-optional-locks")
-    tracked = git.git(*local, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD")
-    names = git.git(*local, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    data = (tracked + "".join(_as_new(tree, name) for name in _wanted(names))).encode(errors="replace")
+    local = git.looking_at(tree)
+    tracked = git.git(*local, "-c", f"core.bigFileThreshold={BIG}", *DIFF, timeout_s=LIMIT_S)
+    names = git.git(*local, "ls-files", "--others", "--exclude-standard", "-z", timeout_s=LIMIT_S).split("\0")
+    data = ("".join(map(_without_secrets, EACH.split(tracked))) + "".join(_as_new(tree, name) for name in _wanted(names))).encode(errors="replace")
     return data if len(data) <= MOST else data[: MOST - len(CUT)].decode(errors="ignore").encode() + CUT.encode()
+
+
+def _without_secrets(part: str) -> str:
+    """One file's part of a diff; only its name where that looks like a secret."""
+    head = part.partition("\n")[0]
+    return f"{head}\n# not shown here\n" if SECRET.search(head.rstrip('"')) else part
 
 
 def _wanted(names: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from tpufleet.host import files
@@ -75,7 +75,10 @@ def is_dirty(tree: Path) -> bool:
 
 def changes(tree: Path) -> str:
     """A hash of how tracked files of a checkout differ from its commit; NO_CHANGES when they don't."""
-    local = ("-C", str(tree), "--no-optional-locks")
+    try:
+        local = looking_at(tree)
+    except HostError:
+        return UNREADABLE
     status = _run((*local, "status", "--porcelain", "--untracked-files=no"), "", LOCAL_TIMEOUT_S)
     if status.returncode == 0 and not status.stdout.strip():
         return NO_CHANGES
@@ -83,6 +86,24 @@ def changes(tree: Path) -> str:
     if status.returncode or diff.returncode:
         return UNREADABLE
     return hashlib.sha256(diff.stdout.encode(errors="replace")).hexdigest()[:16]
+
+
+def looking_at(tree: Path) -> tuple[str, ...]:
+    """git's first words to look at a checkout and change nothing. The programs that its own settings name for each
+    file (filters) don't run: a job may have written them there. Those in the operator's settings do, such as LFS."""
+    words = ("-C", str(tree), "--no-optional-locks")
+    told = _run((*words, "config", "--local", "-z", "--name-only", "--get-regexp", r"^filter\."), "", LOCAL_TIMEOUT_S)
+    return *words, *without_filters(told.stdout.split("\0"))
+
+
+def without_filters(settings: Iterable[str]) -> list[str]:
+    """Words that switch off the filters which `settings` (`filter.NAME.clean` …) name; raises HostError (git) for a
+    name that can't be switched off."""
+    names = sorted({setting.partition(".")[2].rpartition(".")[0] for setting in settings if setting})
+    if any("=" in name for name in names):  # where git ends a setting's name
+        raise HostError(GIT, "the names of its filters are none that can be switched off")
+    offs = [f"filter.{name}.{off}" for name in names for off in ("clean=", "process=", "required=false")]
+    return [word for off in offs for word in ("-c", off)]
 
 
 def words_shown(words: Sequence[str]) -> str:

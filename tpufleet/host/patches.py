@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tpufleet.host import git
+from tpufleet.host.errors import HostError
 from tpufleet.host.places import own_environment
 
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
@@ -42,13 +43,14 @@ def _patch(clone: Path, deadline: float) -> bytes | str:
         if (clone / ".git/index").is_file():
             shutil.copyfile(clone / ".git/index", index)
         try:
-            safe = _no_filters(clone, deadline)
-            if safe is None:
-                return "the names of its filters are none that can be switched off"
+            told = _git(clone, None, deadline, "config", "-z", "--name-only", "--get-regexp", r"^filter\.").stdout
+            safe = git.without_filters(os.fsdecode(told).split("\0"))
             base = _base(clone, deadline)
             _git(clone, index, deadline, *safe, "add", "--all", "--intent-to-add", ".")
             words = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", base)
             done = _git(clone, index, deadline, *safe, "-c", f"core.bigFileThreshold={BIG}", *words)
+        except HostError as error:
+            return str(error)
         except subprocess.TimeoutExpired:
             return f"git took longer than {TIME_LIMIT_S} s for all that was cloned"
         except FileNotFoundError:
@@ -56,16 +58,6 @@ def _patch(clone: Path, deadline: float) -> bytes | str:
     if done.returncode:
         return f"git could not tell what was changed: {done.stderr.decode(errors='replace').strip()[-200:]}"
     return done.stdout if len(done.stdout) <= LONGEST else f"the changes are longer than {LONGEST >> 20} MiB"
-
-
-def _no_filters(clone: Path, deadline: float) -> list[str] | None:
-    """Settings that switch off the programs which the person lets git run on every file; None where that can't be."""
-    told = _git(clone, None, deadline, "config", "-z", "--name-only", "--get-regexp", r"^filter\.").stdout
-    names = {os.fsdecode(key).partition(".")[2].rpartition(".")[0] for key in told.split(b"\0") if key}
-    if any("=" in name for name in names):  # where git ends a setting's name
-        return None
-    offs = [f"filter.{name}.{off}" for name in sorted(names) for off in ("clean=", "process=", "required=false")]
-    return [word for off in offs for word in ("-c", off)]
 
 
 def _base(clone: Path, deadline: float) -> str:

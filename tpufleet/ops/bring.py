@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Any
 
 from tpufleet.errors import DiskFull, HostFault, TpufleetError
@@ -17,6 +17,7 @@ from tpufleet.model import Host
 from tpufleet.ops.choose import Choice
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import RunHome, Wanted, before_all_is_home
+from tpufleet.ops.offers import offers
 from tpufleet.ops.progress import Progress
 from tpufleet.ops.room import Room
 from tpufleet.ops.share import Missing, Share
@@ -105,7 +106,7 @@ class Visit:
         ask: dict[str, Any] = {"runs": list(runs)}
         if self._choice.verify:
             ask["digests"] = True
-        return self._fleet.agent(self._host).ask("manifest", ask, timeout_s=LISTING_S)["runs"]
+        return offers(self._fleet.agent(self._host).ask("manifest", ask, timeout_s=LISTING_S), runs)
 
     def _share(self, home: RunHome, offered: dict[str, Any]) -> Share:
         share = Share.of(home, offered, self._choice)
@@ -116,10 +117,13 @@ class Visit:
         """Put what has come in its place; whether that is all there was when the host was `asked`."""
         self._done.checkpoints += share.finish(self._received)
         self._done.missing += share.missing(self._received, why)
-        for name, is_known in share.flaws():
-            sentence = f"{share.run} on {self._host.name}: {name} is not as its manifest says"
+        flawed = share.flaws() if self._choice.wants_checkpoints else ()
+        for (flaw, is_known), flaws in groupby(flawed, lambda flaw: (flaw.why, flaw.is_known)):
+            names = [flaw.name for flaw in flaws]
+            sentence = f"{share.run} on {self._host.name}: {_not_as_told(names)} ({flaw})"
             (self._done.notes if is_known else self._done.problems).append(sentence)
-            self._done.missing.append(Missing(share.run, name, "not as its manifest says", told=True))
+            told = f"not as its manifest says ({flaw})"
+            self._done.missing += (Missing(share.run, name, told, told=True) for name in names)
         for name in share.lost() if self._choice.verify else ():
             self._problem(share.run, f"{name} is {DAMAGED}")
             self._done.missing.append(Missing(share.run, name, DAMAGED, told=True))
@@ -170,6 +174,12 @@ class Visit:
 
     def _problem(self, run: object, text: str) -> None:
         self._done.problems.append(f"{run} on {self._host.name}: {text}")
+
+
+def _not_as_told(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"{names[0]} is not as its manifest says"
+    return f"{names[0]} and {len(names) - 1} more are not as their manifests say"
 
 
 def _wanted(shares: Sequence[Share]) -> Iterator[Wanted]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from tpufleet.ops.tensorboard import Kit, write_tensorboard
 from tpufleet.paths import writing
-from tpufleet.report.records import records
-from tpufleet.report.rows import read_points, run_directories
+from tpufleet.report.metrics import read_points
+from tpufleet.report.rows import run_directories
 
 NAME = "metrics.parquet"
 
@@ -68,7 +68,7 @@ def _table(arrow: Any, home: Path) -> Any:
     steps: list[float] = []
     values: list[float] = []
     for directory in run_directories(home):
-        for metric, points in read_points(records(directory / "metrics.jsonl")).items():
+        for metric, points in read_points(directory / "metrics.jsonl").items():
             runs.append(directory.name)
             metrics.append(metric)
             lengths.append(len(points))

@@ -15,6 +15,7 @@ from tpufleet.restart import FINAL_STATES
 from tpufleet.text import size
 
 NO_ROOM = "no room at home"
+MOST_WHY = 200  # letters
 BY_ONLY, BY_BEST = "left out by --only", "left out by --best"
 
 
@@ -26,6 +27,16 @@ class Missing:
     what: str
     why: str
     told: bool = False
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """A checkpoint that is not as its manifest says, and why; `is_known`: no news, and no loss that a person could
+    still avert."""
+
+    name: str
+    why: str
+    is_known: bool
 
 
 @dataclass
@@ -155,14 +166,15 @@ class Share:
         folder = self.home.directory / CHECKPOINTS
         return (name for name in names(folder) if name not in offered and not check(folder / name).verified)
 
-    def flaws(self) -> Iterator[tuple[str, bool]]:
-        """The checkpoints that aren't as their manifests say, and whether each is known: no news, and no loss that a
-        person could still avert. Its run has ended then, and a newer one is whole or people were told before."""
+    def flaws(self) -> Iterator[Flaw]:
+        """The checkpoints that aren't as their manifests say."""
         for point in self.offered["checkpoints"]:
             if not point["verified"]:
-                yield str(point["name"]), self._is_known(point)
+                why = str(point.get("problem") or "its host doesn't say why")[:MOST_WHY]
+                yield Flaw(str(point["name"]), why, self._is_known(point))
 
     def _is_known(self, flaw: Mapping[str, Any]) -> bool:
+        """Whether its run has ended, and a newer one is whole or people were told before."""
         if self.under_way:
             return False
         newer = (other for other in self.offered["checkpoints"] if other["step"] > flaw["step"])

@@ -20,8 +20,7 @@ from tpufleet.errors import UsageError
 from tpufleet.paths import write_atomically
 from tpufleet.report.artifacts import Completion, read_completions
 from tpufleet.report.load import Run, load
-from tpufleet.report.records import records
-from tpufleet.report.rows import read_points
+from tpufleet.report.metrics import read_points
 from tpufleet.report.text import clean, shorten
 
 VERSION = "brain.Event:2"  # the format that TensorBoard reads
@@ -137,7 +136,7 @@ def _span(source: Path, run: Run) -> tuple[float, float]:
 def _by_step(source: Path) -> dict[int, dict[str, float]]:
     """Step → metric → value. (TensorBoard's steps are whole; of half a step the last value counts.)"""
     found = defaultdict[int, dict[str, float]](dict)
-    for metric, points in read_points(records(source / SOURCES[0])).items():
+    for metric, points in read_points(source / SOURCES[0]).items():
         for step, value in points:
             found[math.floor(step)][metric] = value
     return found

@@ -10,7 +10,7 @@ from typing import Any
 
 from tpufleet.errors import HostFault
 from tpufleet.ops.home import Wanted
-from tpufleet.ops.seals import blocks
+from tpufleet.ops.seals import blocks, seal_of
 from tpufleet.paths import writing
 from tpufleet.ssh.agent import Agent
 from tpufleet.ssh.fanout import gather
@@ -67,6 +67,8 @@ def _receive(stream: Stream, item: Wanted, received: Received, told: Told) -> No
         received.gone.add(item)
         return
     item.part.parent.mkdir(parents=True, exist_ok=True)
+    if seal_of(item.part) is None:  # a link or a pipe, if anything: what comes is not to go through it
+        item.part.unlink(missing_ok=True)
     digest = hashlib.sha256()
     with item.part.open("r+b" if item.part.exists() else "w+b") as file:
         if item.sha256:

@@ -24,6 +24,7 @@ _LOG_BYTES = 64 << 10  # 30 lines are rarely more
 _LOG_COLUMNS = 400
 _COMPLETION = 4_000
 _DIFF_BYTES = 40_000
+_LARGEST_STEP = 2**53  # what is beyond is no step, and isn't exact
 _CHECKPOINT = re.compile(r"step-\d{1,16}")
 
 
@@ -71,6 +72,8 @@ def read_completions(path: Path, limit: int, notes: list[str]) -> tuple[Completi
             broken += 1
             continue
         step = as_number(record.get("step"))
+        if step is not None and not abs(step) <= _LARGEST_STEP:  # NaN, too
+            step = None
         if kept and _beyond(kept[-1].step, step):
             kept = [c for c in kept if c.step != step and not _beyond(c.step, step)]
         prompt, text = as_text(record.get("prompt"), _COMPLETION), as_text(record["text"], _COMPLETION)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 Point = tuple[float, float]
+_STEP, _VALUE = itemgetter(0), itemgetter(1)
 _BUFFER = 8_000  # points of one metric in memory; a hundred evaluations an hour fill it in three days
 
 
@@ -21,6 +24,15 @@ class Curve:
     last: float
     lowest: Point | None
     unfinite: int
+
+    @classmethod
+    def of(cls, points: Sequence[Point], limit: int) -> Curve:
+        """The curve of a metric's points (one or more, ascending in step), with at most `limit` of them drawn."""
+        finite = points
+        if not all(map(math.isfinite, map(_VALUE, points))):
+            finite = [point for point in points if math.isfinite(point[1])]
+        lowest = min(finite, key=_VALUE, default=None)
+        return cls(tuple(thin(finite, limit)), points[-1][1], lowest, len(points) - len(finite))
 
 
 @dataclass(slots=True)
@@ -52,7 +64,7 @@ class CurveReader:
 
 
 def thin(points: Sequence[Point], limit: int) -> list[Point]:
-    """At most `limit` (4 or more) of `points`: the first, the last, and the extremes of equal spans of steps.
+    """At most `limit` (4 or more) of `points`, which ascend: the first, the last, and the extremes of equal spans.
 
     Keeping extremes, not averages or every n-th, keeps the spikes, which are what one looks for in a loss.
     """
@@ -61,15 +73,15 @@ def thin(points: Sequence[Point], limit: int) -> list[Point]:
     first, last = points[0][0], points[-1][0]
     spans = (limit - 2) // 2
     width = (last - first) / spans or 1.0
-    low: dict[int, Point] = {}
-    high: dict[int, Point] = {}
-    for point in points:
-        span = min(spans - 1, int((point[0] - first) / width))
-        if span not in low or point[1] < low[span][1]:
-            low[span] = point
-        if span not in high or point[1] > high[span][1]:
-            high[span] = point
-    return sorted({points[0], points[-1], *low.values(), *high.values()})
+    kept = {points[0], points[-1]}
+    begin = 0
+    for span in range(1, spans + 1):
+        end = bisect_left(points, first + span * width, begin, key=_STEP) if span < spans else len(points)
+        if begin < end:
+            inside = points[begin:end]
+            kept |= {min(inside, key=_VALUE), max(inside, key=_VALUE)}
+            begin = end
+    return sorted(kept)
 
 
 def spread(indexes: int, limit: int) -> Iterable[int]:

@@ -7,11 +7,10 @@ import io
 import json
 import math
 from datetime import datetime
-from pathlib import Path
 
 from tpufleet.report.load import Run
-from tpufleet.report.records import records
-from tpufleet.report.rows import Cell, read_points, run_directories, run_rows
+from tpufleet.report.metrics import Metrics
+from tpufleet.report.rows import Cell, run_rows
 from tpufleet.report.text import clean
 from tpufleet.report.view import View
 
@@ -37,13 +36,15 @@ def runs_csv(v: View) -> str:
     return out.getvalue()
 
 
-def metrics_csv(home: Path) -> str:
-    """Every point of every run below `home`: run, metric, step, value, as `metric_rows` has them."""
-    lines = ["run,metric,step,value\n"]
-    for directory in run_directories(home):
-        for metric, points in read_points(records(directory / "metrics.jsonl")).items():
-            prefix = f"{_quoted(directory.name)},{_quoted(metric)},"
-            lines += [f"{prefix}{int(step) if step == int(step) else step},{value!r}\n" for step, value in points]
+METRICS_HEAD = "run,metric,step,value\n"
+
+
+def metric_lines(run: str, metrics: Metrics) -> str:
+    """Every point of a run, as lines of a CSV file with the head `METRICS_HEAD`."""
+    lines: list[str] = []
+    for metric, points in metrics.table().items():
+        prefix = f"{_quoted(run)},{_quoted(metric)},"
+        lines += [f"{prefix}{int(step) if step == int(step) else step},{value!r}\n" for step, value in points]
     return "".join(lines)
 
 

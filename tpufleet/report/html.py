@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias, cast
 
 from tpufleet.report.text import clean
@@ -28,6 +29,7 @@ _TAG = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
 _FORBIDDEN_TAGS = frozenset({"script", "iframe", "object", "embed", "base", "link", "form", "foreignObject"})
 _VOID = frozenset({"meta", "br", "hr", "col", "input", "link"})
 _RAW = frozenset({"style", "script"})  # raw text by the HTML standard; only the constructors below give them children
+_SPECIAL = re.compile(r"[^ !#-%(-;=?-~]")  # what is shown as something else: marks of markup, and all but plain ASCII
 _LEAVES_SCRIPT = re.compile(r"</script|<script|<!--", re.IGNORECASE)
 _IN_JSON = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 DOWNLOADS = ("runs.csv", "runs.json", "metrics.csv", "index.md")
@@ -49,17 +51,14 @@ def el(tag: str, *children: Child, **attributes: Value) -> Element:
     Raises ValueError for a tag or an attribute that could run something or lead out of the page: such a call
     is a mistake in this package, whatever the data.
     """
-    if not _TAG.fullmatch(tag) or tag in _FORBIDDEN_TAGS:
-        raise ValueError(f"no <{tag}> in a report")
-    pairs = tuple(
-        (_attribute_name(name), "" if value is True else str(value))
-        for name, value in attributes.items()
-        if value is not None and value is not False
-    )
-    for name, value in pairs:
-        if _FORBIDDEN_ATTRIBUTES.fullmatch(name) or (name == "href" and not _leads_nowhere(value)):
-            raise ValueError(f"no {name}={value!r} in a report")
-    return Element(tag, pairs, children)
+    pairs: list[tuple[str, str]] = []
+    for word, value in attributes.items():
+        if value is not None and value is not False:
+            name, said = _attribute_name(word), "" if value is True else str(value)
+            if name == "href" and not _leads_nowhere(said):
+                raise ValueError(f"no {name}={said!r} in a report")
+            pairs.append((name, said))
+    return Element(_safe_tag(tag), tuple(pairs), children)
 
 
 def stylesheet(css: str) -> Element:
@@ -92,7 +91,7 @@ def hashed(*elements: Element) -> str:
 def render(root: Element) -> str:
     """The tree as an HTML document's text."""
     out = ["<!doctype html>\n"]
-    _render(root, out)
+    _render_element(root, out)
     out.append("\n")
     return "".join(out)
 
@@ -100,7 +99,7 @@ def render(root: Element) -> str:
 def fragment(root: Element) -> str:
     """The tree as markup without a doctype, such as one picture."""
     out: list[str] = []
-    _render(root, out)
+    _render_element(root, out)
     return "".join(out)
 
 
@@ -120,30 +119,44 @@ def _plain(value: object) -> object:
     return value
 
 
+@cache  # tags and attributes are this package's own words, some dozens, and a page has 100,000 elements
+def _safe_tag(tag: str) -> str:
+    if not _TAG.fullmatch(tag) or tag in _FORBIDDEN_TAGS:
+        raise ValueError(f"no <{tag}> in a report")
+    return tag
+
+
+@cache
 def _attribute_name(name: str) -> str:
-    return name.rstrip("_").replace("_", "-")
+    written = name.rstrip("_").replace("_", "-")
+    if _FORBIDDEN_ATTRIBUTES.fullmatch(written):
+        raise ValueError(f"no {written}= in a report")
+    return written
 
 
-def _render(node: Child, out: list[str]) -> None:
-    if node is None:
-        return
-    if isinstance(node, str):
-        out.append(html.escape(clean(node), quote=False))
-    elif isinstance(node, Element):
-        _render_element(node, out)
-    else:
-        for child in node:
-            _render(child, out)
+def _render(nodes: Sequence[Child], out: list[str]) -> None:
+    for node in nodes:
+        if isinstance(node, str):
+            out.append(_escaped(node, quote=False))
+        elif isinstance(node, Element):
+            _render_element(node, out)
+        elif node is not None:
+            _render(node, out)
 
 
 def _render_element(element: Element, out: list[str]) -> None:
-    out.append(f"<{element.tag}")
-    out.extend(f' {name}="{html.escape(clean(value))}"' for name, value in element.attributes)
-    out.append(">")
-    if element.tag in _VOID:
+    tag = element.tag
+    pairs = [f' {name}="{_escaped(value, quote=True)}"' for name, value in element.attributes]
+    out.append(f"<{tag}{''.join(pairs)}>")
+    if tag in _VOID:
         return
-    if element.tag in _RAW:
+    if tag in _RAW:
         out.extend(child for child in element.children if isinstance(child, str))
     else:
         _render(element.children, out)
-    out.append(f"</{element.tag}>")
+    out.append(f"</{tag}>")
+
+
+def _escaped(text: str, *, quote: bool) -> str:
+    """`text` as markup that says it and nothing else; `quote` for what stands between double quotes."""
+    return html.escape(clean(text), quote=quote) if _SPECIAL.search(text) else text

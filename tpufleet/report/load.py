@@ -4,13 +4,16 @@ cut to a bearable length, and a run's id decides about paths only once it is a s
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 from tpufleet.errors import StateError
 from tpufleet.report.artifacts import Checkpoint, Completion, read_checkpoints, read_completions, read_diff, read_log
-from tpufleet.report.curves import Curve, CurveReader
+from tpufleet.report.curves import Curve
+from tpufleet.report.metrics import MAX_NAME, MAX_NAMES, Metrics
 from tpufleet.report.nodes import Node, read_nodes
 from tpufleet.report.records import (
     Record,
@@ -21,14 +24,14 @@ from tpufleet.report.records import (
     as_text,
     as_time,
     read_json,
-    records,
 )
 from tpufleet.report.text import count
 
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9._=+-]{0,127}")
-MAX_NAMES = 60  # parameters, metrics and facts of one run; more is a mistake of the job's, or malice
 MAX_CURVE = 500  # points of one curve: a picture is rarely wider than 1,000 pixels
 MAX_POINTS = 60_000  # points of one metric over all runs, which keeps the page small enough to scroll
+MAX_ATTEMPTS = 1_000  # of a run
+MAX_WORDS = 1_000  # of its command, and chips of an attempt
 MAX_EARLIER = 2_000  # completions over all runs
 
 
@@ -97,6 +100,13 @@ class Collection:
     nodes: tuple[Node, ...] = ()
 
 
+Told: TypeAlias = Callable[[str, Metrics], object]  # by a run's name, what it measured
+
+
+def _nobody(_run: str, _metrics: Metrics) -> None:
+    """Where only the curves are wanted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much of each run the page has room for, given how many there are."""
@@ -110,26 +120,37 @@ class Limits:
         return cls(points=max(40, min(MAX_CURVE, MAX_POINTS // runs)), completions=max(2, min(40, MAX_EARLIER // runs)))
 
 
-def load(home: Path) -> Collection:
+def load(home: Path, told: Told = _nobody) -> Collection:
     """The runs that `home/runs.json` lists and those that only have a directory, by their ids' natural order.
 
+    `told` gets every point of each run, by the runs' names, while they are read: the curves hold only some.
     Raises StateError when there is no such directory. Anything broken inside becomes a note.
     """
-    if not home.is_dir():
-        raise StateError(
-            "there is nothing to report on yet", where=str(home), hint="tpufleet collect brings the runs home"
-        )
+    look_for(home)
     listing = as_record(read_json(home / "runs.json"))
     notes: list[str] = []
     if not listing:
         notes.append("runs.json is missing or can't be read; the runs were taken from their own run.json.")
     found, unsafe = _find_runs(home, listing)
+    links = [run_id for run_id in found if (home / "runs" / run_id).is_symlink()]
+    for run_id in links:
+        del found[run_id]
+    if links:
+        notes.append(f"{count(len(links), 'run')} left out: a link in place of a run's directory could lead anywhere.")
     if unsafe:
         notes.append(f"{count(unsafe, 'run')} left out: a run's name must be a safe file name.")
     limits = Limits.of(len(found))
-    runs = [_run(run_id, record, home / "runs" / run_id, limits) for run_id, record in found.items()]
+    runs = [_run(run_id, found[run_id], home / "runs" / run_id, limits, told) for run_id in sorted(found)]
     fleet = as_text(listing.get("fleet")) or home.resolve().name
     return Collection(fleet, tuple(sorted(runs, key=lambda run: natural(run.id))), tuple(notes), read_nodes(home))
+
+
+def look_for(home: Path) -> None:
+    """Raises StateError where nothing has come home yet."""
+    if not home.is_dir():
+        raise StateError(
+            "there is nothing to report on yet", where=str(home), hint="tpufleet collect brings the runs home"
+        )
 
 
 def natural(text: str) -> list[tuple[int, float, str]]:
@@ -158,9 +179,11 @@ def _find_runs(home: Path, listing: Record) -> tuple[dict[str, Record], int]:
     return found, unsafe
 
 
-def _run(run_id: str, record: Record, directory: Path, limits: Limits) -> Run:
+def _run(run_id: str, record: Record, directory: Path, limits: Limits, told: Told) -> Run:
     notes: list[str] = []
-    curves, facts = _read_metrics(directory / "metrics.jsonl", limits.points, notes)
+    measured = Metrics.read(directory / "metrics.jsonl")
+    told(run_id, measured)
+    curves = _curves(measured, limits.points, notes)
     metrics = {name: curve.last for name, curve in curves.items()}
     for name, value in list(as_record(record.get("metrics")).items())[:MAX_NAMES]:
         amount = as_number(value)
@@ -181,12 +204,12 @@ def _run(run_id: str, record: Record, directory: Path, limits: Limits) -> Run:
         dirty=record.get("dirty") is True,
         command=_texts(record.get("command")),
         versions={k[:80]: as_text(v, 80) for k, v in list(as_record(record.get("versions")).items())[:MAX_NAMES]},
-        attempts=tuple(map(_attempt, enumerate(map(as_record, as_list(record.get("attempts")))))),
+        attempts=tuple(map(_attempt, enumerate(map(as_record, as_list(record.get("attempts"))[:MAX_ATTEMPTS])))),
         step=as_count(last_step) if step is None else step,
         resumed_from=as_text(record.get("resumed_from")),
         metrics=metrics,
         curves=curves,
-        facts=facts,
+        facts={name[:MAX_NAME]: said for name, said in measured.facts.items()},
         completions=completions,
         checkpoints=read_checkpoints(directory / "checkpoints"),
         log=read_log(directory / "log.txt"),
@@ -196,7 +219,7 @@ def _run(run_id: str, record: Record, directory: Path, limits: Limits) -> Run:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(as_text(item) for item in as_list(value))
+    return tuple(as_text(item) for item in as_list(value)[:MAX_WORDS])
 
 
 def _attempt(numbered: tuple[int, Record]) -> Attempt:
@@ -213,43 +236,14 @@ def _attempt(numbered: tuple[int, Record]) -> Attempt:
     )
 
 
-def _words(name: str, value: object) -> dict[str, str]:
-    """What is not a number, by name; an object of such things, as of a run's set-up, gives one for each part."""
-    parts = as_record(value)
-    if parts:
-        return {f"{name} {part}": as_text(item) for part, item in list(parts.items())[:MAX_NAMES]}
-    return {name: as_text(value)}
-
-
-def _read_metrics(path: Path, limit: int, notes: list[str]) -> tuple[dict[str, Curve], dict[str, str]]:
-    """The curves of a run's numbers, and the latest of what it wrote in words (its device, its versions)."""
-    readers: dict[str, CurveReader] = {}
-    facts: dict[str, str] = {}
-    good = broken = 0
-    for record in records(path):
-        if record is None:
-            broken += 1
-            continue
-        good += 1
-        step = as_number(record.get("step"))
-        at = step if step is not None and abs(step) <= 2**53 else good
-        for key, value in record.items():
-            amount = value if type(value) is float else as_number(value)  # a million times on a big sweep
-            reader = readers.get(key)
-            if reader is not None and amount is not None:
-                reader.add(at, amount)
-            elif key != "step" and (key in facts or len(readers) + len(facts) < MAX_NAMES):
-                if amount is None:
-                    facts |= _words(key, value)
-                else:
-                    readers[key] = CurveReader(limit)
-                    readers[key].add(at, amount)
-    if broken:
-        notes.append(f"metrics.jsonl: {count(broken, 'line')} could not be read.")
-    curves = {name[:80]: reader.curve() for name, reader in readers.items()}
+def _curves(metrics: Metrics, limit: int, notes: list[str]) -> dict[str, Curve]:
+    """The curves of a run's numbers by metric; what is odd about them goes to the `notes`."""
+    curves = {name[:MAX_NAME]: Curve.of(points, limit) for name, points in metrics.points.items()}
+    if metrics.broken:
+        notes.append(f"metrics.jsonl: {count(metrics.broken, 'line')} could not be read.")
     notes += [
         f"metrics.jsonl: {count(curve.unfinite, 'value')} of {name} not finite."
         for name, curve in curves.items()
         if curve.unfinite
     ]
-    return curves, {name[:80]: value for name, value in facts.items()}
+    return curves

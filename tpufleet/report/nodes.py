@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from tpufleet.report.records import Record, as_count, as_list, as_number, as_rec
 
 MOST = 2_000
 _MOST_HOSTS = 1_024
+_MOST_CHIPS_IN_ALL = 40_000  # the others have no rows of their own
 _MOST_CHIPS = 64  # of one host; no type has more than 8
 
 
@@ -41,9 +42,15 @@ class Node:
 
 
 def read_nodes(home: Path) -> tuple[Node, ...]:
-    """The nodes by name and age; those without a time of creation are left out."""
+    """The nodes by name and age; those without a time of creation are left out, and hosts beyond all measure."""
     listed = as_list(as_record(read_json(home / "nodes.json")).get("nodes"))[:MOST]
-    nodes = [node for node in map(_node, map(as_record, listed)) if node]
+    nodes: list[Node] = []
+    room = _MOST_CHIPS_IN_ALL
+    for node in map(_node, map(as_record, listed)):
+        if node:
+            chips = len(node.hosts) * node.chips_per_host
+            nodes.append(node if chips <= room else replace(node, hosts=()))
+            room -= min(chips, room)
     return tuple(sorted(nodes, key=lambda node: (node.name, node.created)))
 
 

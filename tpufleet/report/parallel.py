@@ -132,7 +132,7 @@ def dots(v: View, points: Sequence[Point], name: str, metric: str) -> Element:
 
 
 def _mean(point: Point, x: float, scale: Scale) -> Child:
-    if point.mean is None or not 0 <= (y := 1 - scale.at(point.mean)) <= 1:
+    if point.mean is None or len(point.results) < 2 or not 0 <= (y := 1 - scale.at(point.mean)) <= 1:
         return None
     ends = {"x1": percent(x - 0.025), "x2": percent(x + 0.025)}
     return el("line", el("title", f"mean {measured(point.mean)}"), **ends, y1=percent(y), y2=percent(y), class_="mean")

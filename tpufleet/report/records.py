@@ -16,7 +16,8 @@ from typing import cast
 MAX_LINE = 1 << 20  # no honest record is longer than a MiB; the rest of such a line is skipped
 MAX_FILE = 64 << 20  # nor is a run.json or a manifest
 MAX_TEXT = 400
-_BATCH = 200
+_YEARS = (1970, 2500)
+_BLOCK = 64 << 10  # of a file at a time, in bytes
 
 Record = Mapping[str, object]
 
@@ -41,42 +42,41 @@ def is_plain_file(path: Path) -> bool:
     return not path.is_symlink() and path.is_file()
 
 
-def lines(path: Path) -> Iterator[bytes | None]:
-    """The lines of a file one at a time, without their ends; None for one that is too long to be a record."""
+def records(path: Path) -> Iterator[Record | None]:
+    """The objects of a JSON-lines file in order; None for a line that holds none. Blank lines pass."""
+    for batch in batches(path):
+        yield from batch
+
+
+def batches(path: Path) -> Iterator[list[Record | None]]:
+    """The same, some at a time."""
+    for block in _blocks(path):
+        yield [None] if block is None else _parse_all(block.strip())
+
+
+def _blocks(path: Path) -> Iterator[bytes | None]:
+    """A file's whole lines, some at a time; None for one that is too long to be a record."""
     if not is_plain_file(path):
         return
     with path.open("rb") as file:
-        while line := file.readline(MAX_LINE):
-            if len(line) < MAX_LINE or line.endswith(b"\n"):
-                yield line.rstrip(b"\r\n")
+        while block := file.read(_BLOCK):
+            rest = file.readline(MAX_LINE)
+            if len(rest) < MAX_LINE or rest.endswith(b"\n"):
+                yield block + rest
                 continue
-            while line and not line.endswith(b"\n"):
-                line = file.readline(MAX_LINE)
+            yield block[: block.rfind(b"\n") + 1]
+            while rest and not rest.endswith(b"\n"):
+                rest = file.readline(MAX_LINE)
             yield None
 
 
-def records(path: Path) -> Iterator[Record | None]:
-    """The objects of a JSON-lines file in order; None for a line that holds none. Blank lines pass."""
-    batch: list[bytes] = []
-    for line in lines(path):
-        if line is None:
-            yield from _parse_all(batch)
-            yield None
-            batch = []
-        elif line.strip():
-            batch.append(line)
-            if len(batch) == _BATCH:
-                yield from _parse_all(batch)
-                batch = []
-    yield from _parse_all(batch)
-
-
-def _parse_all(batch: list[bytes]) -> list[Record | None]:
-    """The records of some lines: all at once, which is twice as fast, or one by one when any is not right."""
-    whole = all(line.startswith(b"{") and line.endswith(b"}") for line in batch)
-    values = as_list(parse(b"[" + b",".join(batch) + b"]")) if whole else []
-    if len(values) != len(batch):
-        values = [parse(line) for line in batch]
+def _parse_all(block: bytes) -> list[Record | None]:
+    """The records of some lines: all at once, which is much faster, or one by one when any is not right."""
+    joined = block.replace(b"}\n{", b"},{")
+    whole = joined.startswith(b"{") and joined.endswith(b"}") and b"\n" not in joined
+    values = as_list(parse(b"[" + joined + b"]")) if whole else []
+    if not values or len(values) != block.count(b"\n") + 1:
+        values = [parse(line) for line in block.splitlines() if line.strip()]
     return [as_record(value) or None for value in values]
 
 
@@ -93,8 +93,15 @@ def as_text(value: object, limit: int = MAX_TEXT) -> str:
     """Any JSON value as a person would write it, cut to `limit` characters; null is empty."""
     if value is None:
         return ""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else _written(value)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _written(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:  # it was read where the stack had a little more room
+        return "…"
 
 
 def as_number(value: object) -> float | None:
@@ -116,11 +123,12 @@ def as_count(value: object) -> int | None:
 
 
 def as_time(value: object) -> datetime | None:
-    """An RFC 3339 time in UTC, or None."""
+    """An RFC 3339 time in UTC, or None; also for one so far away that a calendar ends before it."""
     if not isinstance(value, str):
         return None
     try:
         time = datetime.fromisoformat(value)
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError):  # Overflow: the year 1 or 9999 moved by its offset
         return None
+    return time if _YEARS[0] <= time.year < _YEARS[1] else None

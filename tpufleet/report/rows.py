@@ -12,15 +12,14 @@ from datetime import datetime
 from pathlib import Path
 
 from tpufleet.host.places import RUN_ID
-from tpufleet.report.load import MAX_NAMES, Collection, Run
-from tpufleet.report.records import Record, as_number, records
+from tpufleet.report.load import Collection, Run
+from tpufleet.report.metrics import TOTAL, read_points
 from tpufleet.report.text import clean
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]
 MetricRow = tuple[str, str, float, float]
 
-TOTAL = "steps"  # how many steps the run will take: said in records beside the metrics, and no metric
 FIXED = ("id", "job", "state", "reason")  # the columns before a run's parameters and numbers, and those after
 AFTER = ("step", "steps", "host", "chips", "commit", "dirty", "attempts", "started", "ended", "seconds")
 
@@ -86,7 +85,7 @@ def metric_rows(home: Path) -> Iterator[MetricRow]:
     that metric from there on is void. A value may be NaN or infinite where the job wrote that.
     """
     for directory in run_directories(home):
-        for metric, points in read_points(records(directory / "metrics.jsonl")).items():
+        for metric, points in read_points(directory / "metrics.jsonl").items():
             for step, value in points:
                 yield directory.name, metric, step, value
 
@@ -96,20 +95,3 @@ def run_directories(home: Path) -> list[Path]:
     folder = home / "runs"
     found = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in found if RUN_ID.fullmatch(path.name) and path.is_dir() and not path.is_symlink())
-
-
-def read_points(found: Iterable[Record | None]) -> dict[str, list[tuple[float, float]]]:
-    """Metric → its points (step, value), ascending in step; a record without a step counts as its number."""
-    points: dict[str, list[tuple[float, float]]] = {}
-    for number, record in enumerate((record for record in found if record is not None), 1):
-        step = as_number(record.get("step"))
-        at = step if step is not None and abs(step) <= 2**53 else number
-        for name, value in record.items():
-            amount = value if type(value) is float else as_number(value)  # a million times on a big sweep
-            if amount is None or name in ("step", TOTAL) or (name not in points and len(points) >= MAX_NAMES):
-                continue
-            curve = points.setdefault(name, [])
-            while curve and curve[-1][0] >= at:
-                curve.pop()
-            curve.append((at, amount))
-    return {clean(name[:80]): curve for name, curve in points.items()}

@@ -38,7 +38,8 @@ def _picture(v: View, found: list[Point], grid: list[str], main: str) -> Child:
         return None
     axes = [axis(runs, name) for name in grid]
     if len(grid) == 1:
-        caption = f" by {shorten(grid[0], 40)}; the line is the mean."
+        mean = "; the line is the mean" if any(len(point.results) > 1 for point in found) else ""
+        caption = f" by {shorten(grid[0], 40)}{mean}."
         return _figure(main, caption, dots(v, found, grid[0], main))
     if len(grid) == 2 and max(len(each.values) for each in axes) <= MOST_CELLS:
         caption = f" by {shorten(axes[0].name, 40)} and {shorten(axes[1].name, 40)}; the darker, the lower."

@@ -68,9 +68,10 @@ def param_names(runs: Iterable[Run]) -> list[str]:
 
 
 def best_of(runs: Iterable[Run], metric: str) -> float | None:
-    """The best last value of a metric, by what its name says of the direction; None where it says nothing."""
+    """The best last value of a metric, by what its name says of the direction; None where it says nothing,
+    or where there is nothing to compare."""
     values = [value for run in runs if math.isfinite(value := run.metrics.get(metric, math.nan))]
-    if not values or not (_LOWER.search(metric) or _HIGHER.search(metric)):
+    if len(values) < 2 or not (_LOWER.search(metric) or _HIGHER.search(metric)):
         return None
     return min(values) if _LOWER.search(metric) else max(values)
 

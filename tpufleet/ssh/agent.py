@@ -24,6 +24,7 @@ BARE = 113  # the exit code by which the command below says that there is no age
 NO_BASE = 114  # and this one, that our directory can't be made; the account is then the last line on stderr
 ERROR_START = b'{"error":'
 ERROR_LIMIT = 1 << 20
+DEEPEST = 64  # of lists and objects in an answer
 
 # The image preloads an allocator that breaks some programs (LD_PRELOAD); -ES keeps a user's Python settings out.
 ASK = "[ -e {agent}/__main__.py ] || exit 113; exec {root}env -u LD_PRELOAD python3 -ES {agent} {verb}"
@@ -237,7 +238,19 @@ def _object(data: bytes) -> dict[str, Any] | None:
         value: object = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) and _is_flat(value) else None
+
+
+def _is_flat(value: object) -> bool:
+    """Whether values lie at most DEEPEST deep in each other; what is deeper can be read, but neither compared nor
+    written by whoever has more on the stack."""
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        if not level:
+            return True
+        rows = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [inner for row in rows for inner in row if isinstance(inner, (dict, list))]
+    return False
 
 
 def _last_words(result: Result) -> str:
