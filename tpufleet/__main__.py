@@ -13,6 +13,9 @@ from typing import NoReturn
 
 from tpufleet.errors import DiskFull, Interrupted, StateError, TpufleetError, UsageError
 
+# Files that are somebody else's, on a disk that is read-only, or something else than a program expects there.
+NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+
 
 def main() -> None:
     """Run the command line of this process and exit with the codes of docs/promises.md."""
@@ -37,12 +40,7 @@ def run(words: list[str]) -> int:
         _stop_writing()  # the reader (head, less) has seen enough
         return 0
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
-            raise
-        _stop_writing()
-        where = error.filename or "the output"
-        full = error.errno != errno.EIO
-        return _failed(DiskFull(where) if full else StateError(f"{where} can't be written: {error.strerror}"))
+        return _failed(_of_the_disk(error), as_json=as_json)
 
 
 def _run(words: list[str]) -> int:
@@ -57,6 +55,20 @@ def _run(words: list[str]) -> int:
         raise UsageError(error.format_message(), hint="tpufleet --help") from error
     sys.stdout.flush()
     return result if isinstance(result, int) else 0
+
+
+def _of_the_disk(error: OSError) -> StateError:
+    """What a disk that is full, or files that are another's, mean for a person; raises any other error again."""
+    where = error.filename or "the output"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        told: StateError = DiskFull(where)
+    elif error.errno == errno.EIO or (error.filename and error.errno in NOT_OURS):
+        told = StateError(f"{where} can't be written: {error.strerror}", hint="check whose it is, and what is there")
+    else:
+        raise error
+    if error.filename is None:
+        _stop_writing()
+    return told
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tpufleet.board.feed import Feed
 from tpufleet.board.fleetlook import Answer, FleetLook, Round
 from tpufleet.board.look import Look, trusted
 from tpufleet.board.scene import RunRow
@@ -189,10 +190,20 @@ def test_a_persons_curve_grows_by_what_is_new(rounds: Rounds) -> None:
         {"runs": [state(submitted=5)], "people": [1]},
         {"runs": [], "people": {"runs": [{"person": "ada", "run": "ada-1", "curves": {"loss": [[1, 2], 5, 6]}}]}},
         {"runs": [], "chips": [1, {"index": []}, {"index": 0, "state": [], "person": {}, "run": 7}]},
+        {"runs": [state(step=1, metrics={"steps": 10**15, "steps_per_second": 1e-300})]},
+        {"runs": [state(step=1, metrics={"steps": 10**15, "steps_per_second": float("nan")})]},
+        {"runs": [state("constructor", metrics={"__proto__": 1.0}), state("head"), state("all")]},
     ],
 )
 def test_nothing_that_a_host_makes_up_ends_the_board(rounds: Rounds, made_up: dict[str, Any]) -> None:
+    feed = Feed()
     for _ in range(2):
-        rounds.look(("ada",), tpu_0=made_up, tpu_1={"runs": [state("other")]})
+        feed.take(rounds.look(("ada",), tpu_0=made_up, tpu_1={"runs": [state("other")]}))
+    assert b'"other"' in feed.whole()[1]
     look = rounds.look(("ada",), tpu_1={"runs": [state("other")]})
     assert any(one.id == "other" for one in look.scene.runs)
+
+
+def test_a_host_has_no_more_chips_than_there_can_be(rounds: Rounds) -> None:
+    (host,) = rounds.look(tpu_0={"runs": [], "chips": [{"index": n} for n in range(10_000)]}).scene.hosts
+    assert len(host.chips) == 64

@@ -173,5 +173,13 @@ def test_of_a_silent_host_it_is_said_which_runs_are_not_home(done: Project) -> N
         assert everything == lost
         assert all(item["why"].startswith("tpu-1-w0: ") for item in answer["missing"] if item["run"] in lost)
         assert all(at_home(done, run) for run in hosts if run not in lost)
+        aside = (done.directory / "artifacts").rename(done.directory / "aside")
+        try:
+            told = done.run("runs").stderr
+        finally:
+            aside.rename(done.directory / "artifacts")
+        assert all(run in told for run in lost), "those of which nothing is home are named at least"
+        assert not any(run in told for run in hosts if run not in lost)
+        assert "sent there, not heard of and not home" in told
     finally:
         done.run("emulator", "fault", "clear")

@@ -235,3 +235,10 @@ def fault(project: Project, kind: str, host: str) -> None:
     request = urllib.request.Request(f"{url}/emulator/faults/{kind}/{host}", method="POST")  # noqa: S310 (our own)
     with urllib.request.urlopen(request) as answer:  # noqa: S310
         assert answer.status == 200
+
+
+def test_something_else_where_what_comes_home_should_go(fleet: Project) -> None:
+    fleet.run("run", "one", "--follow")
+    (fleet.directory / "artifacts/sherlock/runs.json/mine").mkdir(parents=True)
+    said(fleet.run("collect", ok=False), 8, "artifacts/sherlock", "can't be written", "check whose it is")
+    assert (fleet.directory / "artifacts/sherlock/runs.json/mine").is_dir()

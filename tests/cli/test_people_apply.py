@@ -152,7 +152,7 @@ def ssh_line(evening: Evening, key: Path) -> list[str]:
 
 
 @pytest.mark.faults
-@both
+@each
 def test_hosts_that_can_not_be_reached_are_named_and_told_later(evening: Evening) -> None:
     evening.add("ada", "grace")
     evening.run("create")
@@ -313,7 +313,7 @@ def test_whose_time_is_over_makes_room_for_who_stands(evening: Evening) -> None:
 
 
 @pytest.mark.faults
-@both
+@each
 def test_while_create_waits_for_a_node_people_work_on_those_that_are_there(evening: Evening) -> None:
     evening.add("ada", "grace")
     evening.run("emulator", "start")
@@ -332,7 +332,7 @@ def test_while_create_waits_for_a_node_people_work_on_those_that_are_there(eveni
 
 
 @pytest.mark.faults
-@both
+@each
 def test_a_watch_moves_people_as_soon_as_their_host_is_gone(evening: Evening) -> None:
     evening.add("ada", "grace")
     evening.run("create")

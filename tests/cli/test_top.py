@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
+import sys
+import termios
 import time
 from collections.abc import Iterator
 
@@ -11,6 +15,7 @@ import pytest
 
 from tests.project import Project, until
 from tests.terminal import on_terminal
+from tpufleet.cli.top import _keys
 
 TRAINS = """\
 import json, os, pathlib, time
@@ -70,6 +75,27 @@ def test_on_a_terminal_it_moves_until_q(training: Project, width: int) -> None:
     assert max(map(len, lines)) <= width
     assert "1 min" in terminal.text
     assert "Traceback" not in terminal.text
+
+
+@pytest.mark.parametrize(
+    ("typed", "ends"), [(b"xx\xff\xfe\x1b[200~q", True), (b"\xff\x1b[A junk", False), (b"\x04", True)]
+)
+def test_whatever_is_pasted_its_first_q_ends_and_the_terminal_is_as_before(
+    monkeypatch: pytest.MonkeyPatch, typed: bytes, ends: bool
+) -> None:
+    master, slave = pty.openpty()
+    before = termios.tcgetattr(slave)
+    with os.fdopen(slave, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with _keys() as pressed:
+            os.write(master, typed)
+            assert pressed(10) is ends
+            if not ends:
+                os.close(master)
+                assert pressed(10), "a terminal that is gone ends it"
+                return
+        assert termios.tcgetattr(slave) == before
+    os.close(master)
 
 
 def test_ctrl_c_is_a_good_end(training: Project) -> None:

@@ -34,6 +34,8 @@ MIRROR = Table.of("""
     home/runs/RUN/metrics.jsonl: torn rename
     home/runs/RUN/checkpoints: mkdir
     home/runs/RUN/checkpoints/step-00000010 ×2: rename
+    home/nodes.json.part: open
+    home/nodes.json: torn rename
     command: end
 """)
 
@@ -68,12 +70,16 @@ MEND = Table.of("""
     journal.placed: before after
     journal.enqueue: before begun ended
     agent.enqueue: before sent after
+    home/nodes.json.part: open
+    home/nodes.json: torn rename
     command: end
 """)
 
 COLLECT = Table.of("""
     state/lock: open
     home/.lock: open
+    home/nodes.json.part: open
+    home/nodes.json: torn rename
     home/runs/RUN: mkdir
     home/runs/RUN/.collected.json.part: open
     home/runs/RUN/.collected.json: torn rename

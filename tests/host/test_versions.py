@@ -205,12 +205,19 @@ def test_of_a_tracked_file_that_looks_like_a_secret_only_the_name_is_shown(repos
 def test_no_program_that_a_checkout_names_is_run_to_look_at_it(tmp_path: Path, repository: Path) -> None:
     ran = tmp_path / "ran"
     evil = tmp_path / "evil"
-    evil.write_text(f"#!/bin/sh\necho \"$0 $*\" >>{ran}\ncat\n")
+    evil.write_text(f'#!/bin/sh\necho "$0 $*" >>{ran}\ncat\n')
     evil.chmod(0o755)
     (repository / ".gitattributes").write_text("* filter=evil diff=evil\n*.py filter=more\n")
     git(repository, "add", ".gitattributes")
     git(repository, "commit", "--quiet", "--message", "attributes")
-    settings = ("core.fsmonitor", "diff.external", "diff.evil.command", "diff.evil.textconv", "core.pager", "pager.diff")
+    settings = (
+        "core.fsmonitor",
+        "diff.external",
+        "diff.evil.command",
+        "diff.evil.textconv",
+        "core.pager",
+        "pager.diff",
+    )
     for name in (*settings, "filter.evil.clean", "filter.more.process", "filter.evil.smudge", "core.sshCommand"):
         git(repository, "config", name, str(evil))
     git(repository, "config", "filter.evil.required", "true")

@@ -150,7 +150,8 @@ def offered(*steps: int) -> dict[str, Any]:
         {"name": f"step-{n:08d}", "step": n, "verified": False, "problem": "it has no manifest", "files": []}
         for n in steps
     ]
-    return {"state": {"id": "gpt", "state": "done", "attempts": [{}]}, "files": [], "checkpoints": points}
+    state = {"id": "gpt", "state": "done", "began": "2026-11-21T18:00:00Z", "attempts": [{}]}
+    return {"state": state, "files": [], "checkpoints": points}
 
 
 def test_a_checkpoint_that_is_broken_is_told_with_the_reason_and_only_once(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_what_comes_does_not_go_through_a_link(tmp_path: Path) -> None:
     part.symlink_to(elsewhere)
     item = Wanted("gpt", "log.txt", 0, 3, part)
     received = Received()
-    fetch(Sent("log.txt", b"abc"), [item], received, lambda *_: None)  # type: ignore[arg-type] # it is asked for this alone
+    fetch(Sent("log.txt", b"abc"), [item], received, lambda *_: None)  # pyright: ignore[reportArgumentType] # it is asked for this alone
     assert elsewhere.read_text() == "precious"
     assert part.read_text() == "abc"
     assert not part.is_symlink()

@@ -68,6 +68,12 @@ def test_runs_on_a_narrow_terminal_keep_their_id_state_step_and_loss() -> None:
     assert "tpu-0-w0: 4 of 4 chips in use; 1 before it" in wide[2]
 
 
+def test_ids_can_be_told_apart_on_the_narrowest_terminal() -> None:
+    ids = {f"gpt-lr0.00{lr}-seed{seed}" for lr in (1, 3) for seed in range(4)}
+    states = [{"id": run, "state": "failed", "step": 1500, "metrics": {"test_loss": 2.5, "steps": 2000}} for run in ids]
+    assert {line.split()[0] for line in drawn(Fitted(*run_table(states)), 40)} == {"RUN", *ids}
+
+
 def test_a_column_without_content_is_not_shown_on_a_terminal_but_in_a_pipe() -> None:
     columns = [Column("a"), Column("empty"), Column("b", number=True)]
     assert drawn(Fitted(columns, [("x", "", 1)]), 80)[0].split() == ["A", "B"]

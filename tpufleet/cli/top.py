@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import signal
 import sys
@@ -121,11 +122,16 @@ def _keys() -> Generator[Callable[[float], bool | None]]:
     before = termios.tcgetattr(stdin)
 
     def pressed(seconds: float) -> bool:
-        ready, _, _ = select.select([stdin], [], [], seconds)
-        return bool(ready) and sys.stdin.read(1) in ("", *QUIT)
+        if not select.select([stdin], [], [], seconds)[0]:
+            return False
+        typed = b""
+        with contextlib.suppress(OSError):  # Linux's way to say that the terminal is gone
+            typed = os.read(stdin, 4096)  # all of it, of any bytes: a paste may hold what is no text
+        return not typed or any(key.encode() in typed for key in QUIT)
 
     tty.setcbreak(stdin)
     try:
         yield pressed
     finally:
-        termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+        with contextlib.suppress(termios.error):  # there is nothing to be set right then
+            termios.tcsetattr(stdin, termios.TCSADRAIN, before)

@@ -43,7 +43,9 @@ def changes_of(tree: Path) -> bytes:
     local = git.looking_at(tree)
     tracked = git.git(*local, "-c", f"core.bigFileThreshold={BIG}", *DIFF, timeout_s=LIMIT_S)
     names = git.git(*local, "ls-files", "--others", "--exclude-standard", "-z", timeout_s=LIMIT_S).split("\0")
-    data = ("".join(map(_without_secrets, EACH.split(tracked))) + "".join(_as_new(tree, name) for name in _wanted(names))).encode(errors="replace")
+    data = (
+        "".join(map(_without_secrets, EACH.split(tracked))) + "".join(_as_new(tree, name) for name in _wanted(names))
+    ).encode(errors="replace")
     return data if len(data) <= MOST else data[: MOST - len(CUT)].decode(errors="ignore").encode() + CUT.encode()
 
 

@@ -44,7 +44,8 @@ def remember(fleet: Fleet, nodes: Sequence[Node]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, {"schema": SCHEMA, "fleet": fleet.spec.fleet, "nodes": entries})
     except (OSError, StateError) as error:
-        fleet.say(NAME, f"the nodes' times could not be written down: {error}", "failed")
+        why = error.strerror if isinstance(error, OSError) else error.message
+        fleet.say(NAME, f"the nodes' times could not be written down: {why}", "failed")
 
 
 def entry_of(node: Node, spec: Spec, now: datetime) -> Entry:

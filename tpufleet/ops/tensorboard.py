@@ -10,6 +10,7 @@ import importlib
 import io
 import json
 import math
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -79,7 +80,8 @@ def _write_run(kit: Kit, source: Path, run: Run, folder: Path) -> bool:
     if target.is_file():
         return False
     folder.mkdir(parents=True, exist_ok=True)
-    aside = folder / ".tpufleet"  # TensorBoard reads whatever has "tfevents" in its name
+    # TensorBoard reads whatever has "tfevents" in its name; two commands at once don't share the file
+    aside = folder / f".tpufleet.{os.getpid()}"
     write_atomically(aside, _packed(kit, source, run), mode=0o644)
     aside.replace(target)
     for older in folder.glob("events.out.tfevents.*.tpufleet.*"):

@@ -42,9 +42,14 @@ METRICS_HEAD = "run,metric,step,value\n"
 def metric_lines(run: str, metrics: Metrics) -> str:
     """Every point of a run, as lines of a CSV file with the head `METRICS_HEAD`."""
     lines: list[str] = []
+    steps: tuple[float, ...] = ()
+    words: list[str] = []
     for metric, points in metrics.table().items():
+        at, values = zip(*points, strict=True)
+        if at != steps:  # a run's metrics mostly have the same ones
+            steps, words = at, [str(int(step) if step.is_integer() else step) for step in map(float, at)]
         prefix = f"{_quoted(run)},{_quoted(metric)},"
-        lines += [f"{prefix}{int(step) if step == int(step) else step},{value!r}\n" for step, value in points]
+        lines += [f"{prefix}{step},{value!r}\n" for step, value in zip(words, values, strict=True)]
     return "".join(lines)
 
 

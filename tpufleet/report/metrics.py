@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from operator import lt
+from operator import itemgetter, lt
 from pathlib import Path
+from typing import cast
 
 from tpufleet.report.curves import Point
 from tpufleet.report.records import Record, as_number, as_record, as_text, batches
@@ -63,14 +64,16 @@ class Metrics:
             self._take_column(name, steps, column)
 
     def _take_column(self, name: str, steps: Sequence[float], column: Sequence[object]) -> None:
-        values = column if set(map(type, column)) == {float} else list(map(as_number, column))
-        if None in values:
+        if set(map(type, column)) == {float}:
+            new = list(zip(steps, cast("Sequence[float]", column), strict=True))
+        else:
+            values = list(map(as_number, column))
             self._take_words(name, (said for said, value in zip(column, values, strict=True) if value is None))
-        new = [(step, value) for step, value in zip(steps, values, strict=True) if isinstance(value, float)]
+            new = [(step, value) for step, value in zip(steps, values, strict=True) if value is not None]
         if not new or (name not in self.points and not self._has_room):
             return
         points = self.points.setdefault(name, [])
-        at = [step for step, _ in new]
+        at = list(map(itemgetter(0), new))
         if all(map(lt, at, islice(at, 1, None))) and (not points or points[-1][0] < at[0]):
             points += new
             return

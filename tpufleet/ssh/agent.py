@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -238,19 +238,22 @@ def _object(data: bytes) -> dict[str, Any] | None:
         value: object = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return cast("dict[str, Any]", value) if isinstance(value, dict) and _is_flat(value) else None
+    if not isinstance(value, dict) or not _is_flat(answer := cast("dict[str, Any]", value)):
+        return None
+    return answer
 
 
-def _is_flat(value: object) -> bool:
+def _is_flat(answer: dict[str, Any]) -> bool:
     """Whether values lie at most DEEPEST deep in each other; what is deeper can be read, but neither compared nor
     written by whoever has more on the stack."""
-    level: list[Any] = [value]
+    level: list[Any] = [answer]
     for _ in range(DEEPEST):
-        if not level:
-            return True
-        rows = (item.values() if isinstance(item, dict) else item for item in level)
-        level = [inner for row in rows for inner in row if isinstance(inner, (dict, list))]
-    return False
+        level = [inner for item in level for inner in _within(item) if isinstance(inner, (dict, list))]
+    return not level
+
+
+def _within(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return item.values() if isinstance(item, dict) else item
 
 
 def _last_words(result: Result) -> str:
