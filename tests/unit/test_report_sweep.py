@@ -23,7 +23,7 @@ from tests.unit.report_data import (
 from tpufleet import report
 from tpufleet.report.cost import cost_of
 from tpufleet.report.grid import axis, level, points, repeats, varying
-from tpufleet.report.html import fragment
+from tpufleet.report.html import el, fragment
 from tpufleet.report.load import Collection, load
 from tpufleet.report.sweep import sweep
 from tpufleet.report.timeline import DONE, FAILED, INTERRUPTED, STOPPED, ticks, timeline
@@ -45,6 +45,23 @@ def collected(home: Path, *runs: Mapping[str, Any], nodes: list[dict[str, Any]] 
 def test_seeds_and_folds_repeat_and_other_parameters_do_not() -> None:
     assert all(map(repeats, ("seed", "random_seed", "data-seed", "Fold", "trial")))
     assert not any(map(repeats, ("lr", "seeds_per_batch", "unseeded", "seedling")))
+
+
+def test_a_run_that_ended_early_counts_for_nothing_once_any_is_done(tmp_path: Path) -> None:
+    runs = collected(
+        tmp_path,
+        {"params": {"lr": "0.1", "seed": "0"}, "loss": 2.0},
+        {"params": {"lr": "0.1", "seed": "1"}, "loss": 5.0, "state": "failed"},
+        {"params": {"lr": "0.2", "seed": "0"}, "loss": 3.0},
+        {"params": {"lr": "0.2", "seed": "1"}, "loss": 3.5, "state": "running"},
+    )
+    found = points(runs.runs, ["lr"], "test_loss")
+    assert [(point.mean, len(point.runs)) for point in found] == [(2.0, 2), (3.0, 2)]
+    shown = fragment(el("section", sweep(view(runs))))
+    assert "1 of 2" in shown
+    assert "2 runs left out here: not done, or without a finite value." in shown
+    unfinished = [run for run in runs.runs if run.state != "done"]
+    assert [point.mean for point in points(unfinished, ["lr"], "test_loss")] == [3.5, 5.0]
 
 
 def test_a_point_is_what_its_seeds_have_in_common_with_their_mean_and_spread(tmp_path: Path) -> None:

@@ -23,12 +23,13 @@ _BY_RANK = 10  # an axis with at most that many values has them equally far apar
 class Point:
     """A point of the grid: what its runs have in common (`values`, by parameter), and how they did.
 
-    `results` are the finite last values of the deciding metric, one a run; `mean` and `sd` (of a sample) of these,
-    None where there are too few.
+    `results` are the finite last values of the deciding metric of those runs that `counted`, in their order; `mean` and
+    `sd` (of a sample) of these, None where there are too few.
     """
 
     values: tuple[tuple[str, str], ...]
     runs: tuple[Run, ...]
+    counted: tuple[Run, ...]
     results: tuple[float, ...]
 
     @property
@@ -72,18 +73,24 @@ def repeats(name: str) -> bool:
 
 
 def points(runs: Sequence[Run], names: Sequence[str], metric: str) -> list[Point]:
-    """`runs` grouped by their values of `names`, the lowest mean of `metric` first, those without any last."""
+    """`runs` grouped by their values of `names`, the lowest mean of `metric` first, those without any last.
+
+    Once any run is done, only those count that are: one that failed half-way has trained less, not worse.
+    """
+    equal = any(run.state == "done" for run in runs)
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(tuple(value_of(run, name) for name in names), []).append(run)
-    found = [_point(names, values, members, metric) for values, members in groups.items()]
+    found = [_point(names, values, members, metric, only_done=equal) for values, members in groups.items()]
     return sorted(found, key=lambda point: math.inf if point.mean is None else point.mean)
 
 
-def _point(names: Sequence[str], values: Sequence[str], runs: Sequence[Run], metric: str) -> Point:
+def _point(names: Sequence[str], values: Sequence[str], runs: Sequence[Run], metric: str, *, only_done: bool) -> Point:
     # A value near the largest float would overflow in a sum; a loss of that size has diverged as well.
-    results = [run.metrics[metric] for run in runs if abs(run.metrics.get(metric, math.inf)) < 1e150]
-    return Point(tuple(zip(names, values, strict=True)), tuple(runs), tuple(results))
+    measured = [run for run in runs if abs(run.metrics.get(metric, math.inf)) < 1e150]
+    counted = [run for run in measured if run.state == "done" or not only_done]
+    results = [run.metrics[metric] for run in counted]
+    return Point(tuple(zip(names, values, strict=True)), tuple(runs), tuple(counted), tuple(results))
 
 
 def axis(runs: Sequence[Run], name: str) -> Axis:

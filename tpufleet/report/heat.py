@@ -40,7 +40,7 @@ def _cell(point: Point | None, means: list[float], best: Point) -> Element:
     if point is None:
         return el("td", "·", class_="none")
     if point.mean is None:
-        return el("td", "–", class_="none", title=f"{count(len(point.runs), 'run')}, no finite value")
+        return el("td", "–", class_="none", title=f"{count(len(point.runs), 'run')}, none that counts")
     spread = el("small", f"± {measured(point.sd)}") if point.sd is not None else None
     classes = f"h{level(point.mean, means)}{' best' if point is best else ''}"
     badge = el("span", "best ", class_="badge") if point is best else None

@@ -103,7 +103,7 @@ def _line(v: View, run: Run, heights: Sequence[float], names: Sequence[str], met
 
 def dots(v: View, points: Sequence[Point], name: str, metric: str) -> Element:
     """One parameter: each run a dot over its value, and a line where the mean of those is."""
-    runs = [run for point in points for run in point.runs if run.metrics.get(metric) in point.results]
+    runs = [run for point in points for run in point.counted]
     across = axis(runs, name)
     scale = span_of([run.metrics[metric] for run in runs])
     inset = {value: 0.06 + 0.88 * place for value, place in zip(across.values, across.places, strict=True)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from tpufleet.report.grid import Axis, Point, axis, points, repeats, varying
@@ -29,11 +28,19 @@ def sweep(v: View) -> Child:
     found = points(v.runs, grid, main)
     if not any(point.results for point in found):
         return None
-    return [_picture(v, found, grid, main), _table(v, found, grid, main)]
+    return [_picture(v, found, grid, main), _table(v, found, grid, main), _left_out(found)]
+
+
+def _left_out(found: list[Point]) -> Child:
+    """How many runs have a value that isn't compared, and why."""
+    left = sum(len(point.runs) - len(point.counted) for point in found)
+    if not left:
+        return None
+    return el("p", f"{count(left, 'run')} left out here: not done, or without a finite value.", class_="quiet")
 
 
 def _picture(v: View, found: list[Point], grid: list[str], main: str) -> Child:
-    runs = [run for point in found for run in point.runs if run.metrics.get(main, math.nan) in point.results]
+    runs = [run for point in found for run in point.counted]
     if not grid or len(runs) < 2:
         return None
     axes = [axis(runs, name) for name in grid]
@@ -74,7 +81,7 @@ def _table(v: View, found: list[Point], grid: list[str], main: str) -> Child:
     headings.append(el("th", "Each run", scope="col", class_="strip"))
     head = el("thead", el("tr", headings))
     rows = [_row(v, point, main, scale, best=point is found[0]) for point in shown]
-    left = len(found) - len(shown)
+    left = sum(bool(point.results) for point in found) - len(shown)
     return [
         el("h3", "Grouped by everything but the seed", class_="over"),
         scrolling("Points of the grid", head, el("tbody", rows), class_="points"),
@@ -83,7 +90,7 @@ def _table(v: View, found: list[Point], grid: list[str], main: str) -> Child:
 
 
 def _row(v: View, point: Point, main: str, scale: Scale, *, best: bool) -> Element:
-    lowest = min(point.runs, key=lambda run: _or_infinite(run.metrics.get(main)))
+    lowest = min(point.counted, key=lambda run: run.metrics[main])
     badge = el("span", "best ", class_="badge") if best else None
     return el(
         "tr",
@@ -99,10 +106,6 @@ def _row(v: View, point: Point, main: str, scale: Scale, *, best: bool) -> Eleme
 
 def _of(point: Point) -> str:
     return f"{len(point.results)} of {len(point.runs)}"
-
-
-def _or_infinite(value: float | None) -> float:
-    return math.inf if value is None or math.isnan(value) else value
 
 
 def _strip(point: Point, main: str, scale: Scale) -> Element:
@@ -123,8 +126,7 @@ def _strip(point: Point, main: str, scale: Scale) -> Element:
                 cy="50%",
                 r=3,
             )
-            for run in point.runs
-            if run.metrics.get(main, math.nan) in point.results
+            for run in point.counted
         ],
         el("line", x1=mean, x2=mean, y1="15%", y2="85%", class_="mean"),
         class_="strip",
