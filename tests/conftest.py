@@ -10,8 +10,10 @@ import pytest
 
 from tests.project import Project
 
-# Under `nohup`, whatever the tests start would ignore a terminal that hangs up, too.
+# Under `nohup`, whatever the tests start would ignore a terminal that hangs up, too; behind a script's `&`, Ctrl-C.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

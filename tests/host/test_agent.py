@@ -14,8 +14,8 @@ from .harness import Host
 def test_a_probe_of_a_bare_host_shows_it_and_leaves_no_trace(host: Host) -> None:
     found = host.call("probe")
     assert list(found) == [
-        "boot_id", "now", "uptime_s", "python", "cpus", "memory", "disk", "chips", "lockfile", "suspect", "runs",
-        "code", "ttl", "people",
+        "boot_id", "now", "uptime_s", "python", "cpus", "load", "memory", "disk", "chips", "lockfile", "suspect",
+        "runs", "code", "ttl", "people",
     ]  # fmt: skip
     assert found["boot_id"] == (host.root / "proc/sys/kernel/random/boot_id").read_text().strip()
     assert found["memory"]["total"] >= found["memory"]["available"] > 0
