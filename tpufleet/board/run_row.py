@@ -49,7 +49,7 @@ def _name(run: RunRow) -> Element:
 
 
 def _rate(rate: float) -> str:
-    return f"{rate:.3g}" if 0.1 <= rate < 100 else number(rate)
+    return f"{rate:.1f}" if 1 <= rate < 1000 else number(rate)
 
 
 def _steps(run: RunRow) -> Child:
