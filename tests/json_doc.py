@@ -48,8 +48,8 @@ def _about(part: type[Part]) -> str:
 
 def _fields(part: type[Part]) -> str:
     about = ""
-    if issubclass(part, Answer) and part.__doc__ != Answer.__doc__:
-        words = _about(part).rstrip(" .")
+    words = _about(part).rstrip(" .")
+    if words and issubclass(part, Answer) and part.__doc__ != Answer.__doc__:
         about = f"({words[:1].lower()}{words[1:]}) "
     fields = [_field(field.alias or name, field) for name, field in part.model_fields.items() if name != "version"]
     return about + ", ".join(fields)
