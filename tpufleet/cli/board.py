@@ -111,8 +111,8 @@ def _serve(
             worker.start()
             stack.callback(worker.close)
         stack.enter_context(serving(app, listening, ended, poll.feed.close))
-        _tell(this.out, entrance, book.invitation if sign_up else None)
         try:
+            _tell(this.out, entrance, book.invitation if sign_up else None)
             ended.wait()
         except Interrupted:
             this.out.note("the board is closed; who signed up is kept")
