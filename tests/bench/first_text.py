@@ -16,8 +16,8 @@ os.environ["PJRT_DEVICE"] = "CPU"
 sys.path.insert(0, DIRECTORY)
 
 import torch  # noqa: E402  after the environment that it reads
-import torch_xla  # noqa: E402
-from torch_xla.debug import metrics  # noqa: E402
+import torch_xla  # noqa: E402  after the environment that it reads
+from torch_xla.debug import metrics  # noqa: E402  after the environment that it reads
 
 
 def compilations() -> int:
