@@ -233,7 +233,7 @@ def fault(project: Project, kind: str, host: str) -> None:
 
     url = project.json("emulator", "status")["url"]
     request = urllib.request.Request(f"{url}/emulator/faults/{kind}/{host}", method="POST")  # noqa: S310 (our own)
-    with urllib.request.urlopen(request) as answer:  # noqa: S310
+    with urllib.request.urlopen(request) as answer:  # noqa: S310 (our own)
         assert answer.status == 200
 
 

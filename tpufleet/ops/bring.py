@@ -23,7 +23,7 @@ from tpufleet.ops.room import Room
 from tpufleet.ops.share import Missing, Share
 from tpufleet.ops.transfer import Received, fetch
 from tpufleet.paths import writing
-from tpufleet.text import size
+from tpufleet.text import counted, size
 
 LISTING_S = 600.0  # a host reads new checkpoints once before it offers them
 CUT = "the transfer was cut"
@@ -31,8 +31,9 @@ DAMAGED = "damaged at home, and its host has it no more"
 
 
 @dataclass
-class Brought:
-    """What came from one host, and what didn't; `states` are its runs as they may be written down now."""
+class Tally:
+    """Bytes and files that travelled, what is not home (`problems`), and what will never come and is known (`notes`).
+    `missing` says so run by run, also of what isn't wanted or not written yet; `full`: there was no room at home."""
 
     runs: int = 0
     files: int = 0
@@ -41,8 +42,25 @@ class Brought:
     problems: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     missing: list[Missing] = field(default_factory=list[Missing])
-    states: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     full: DiskFull | None = None
+
+    def count(self, other: Tally) -> None:
+        """Take in what `other` has."""
+        self.runs += other.runs
+        self.files += other.files
+        self.bytes += other.bytes
+        self.checkpoints += other.checkpoints
+        self.problems += other.problems
+        self.notes += other.notes
+        self.missing += other.missing
+        self.full = self.full or other.full
+
+
+@dataclass
+class Brought(Tally):
+    """What came from one host; `states` are its runs as they may be written down now, `error` is what ended it."""
+
+    states: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     error: TpufleetError | None = None
 
 
@@ -99,7 +117,8 @@ class Visit:
                     states[state["id"]] = state
         self._done.states = list(states.values())
         if self._done.files:
-            self._fleet.say(self._host.name, f"{self._done.files} files, {size(self._done.bytes)} home", "done")
+            came = f"{counted(self._done.files, 'file')}, {size(self._done.bytes)} home"
+            self._fleet.say(self._host.name, came, "done")
         return self._done
 
     def _offered(self, runs: Sequence[str]) -> list[dict[str, Any]]:

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tpufleet.errors import DiskFull
 from tpufleet.model import Host, HostView
-from tpufleet.ops.bring import Brought, Visit
+from tpufleet.ops.bring import Brought, Tally, Visit
 from tpufleet.ops.choose import EVERYTHING, Choice
 from tpufleet.ops.fleet import Fleet
 from tpufleet.ops.home import is_over, read_runs, write_json
@@ -32,34 +31,16 @@ LOCK_WAIT_S = 600.0
 
 
 @dataclass
-class Collected:
-    """What one `collect` brought: bytes and files that travelled, what is not home (`problems`), and what will never
-    come and is known (`notes`). `missing` says so run by run, also of what isn't wanted or not written yet.
+class Collected(Tally):
+    """What one `collect` brought. `coming` holds of each host the files and bytes that came, or would come; `free` what
+    the disk has room for."""
 
-    `coming` holds of each host the files and bytes that came, or would come; `free` what the disk has room for.
-    """
-
-    runs: int = 0
-    files: int = 0
-    bytes: int = 0
-    checkpoints: int = 0
-    problems: list[str] = field(default_factory=list[str])
-    notes: list[str] = field(default_factory=list[str])
-    missing: list[Missing] = field(default_factory=list[Missing])
     coming: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     free: int = 0
-    full: DiskFull | None = None  # there was no room for it at home
 
     def add(self, host: str, other: Brought) -> None:
-        self.runs += other.runs
-        self.files += other.files
-        self.bytes += other.bytes
-        self.checkpoints += other.checkpoints
-        self.problems += other.problems
-        self.notes += other.notes
-        self.missing += other.missing
+        self.count(other)
         self.coming[host] = (other.files, other.bytes)
-        self.full = self.full or other.full
         if other.error:
             self.problems.append(f"{host}: {other.error.message}")
 
