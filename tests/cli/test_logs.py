@@ -15,7 +15,7 @@ from tests.terminal import on_terminal
 TALKS = """\
 import os, pathlib, sys, time
 def wait(name):
-    deadline = time.monotonic() + 600
+    deadline = time.monotonic() + 120
     while not pathlib.Path(os.environ["GATES"], name).exists() and time.monotonic() < deadline:
         time.sleep(0.02)
 print("first", sys.argv[1], "attempt", os.environ["TPUFLEET_ATTEMPT"], flush=True)
@@ -35,6 +35,7 @@ with (pathlib.Path(os.environ["TPUFLEET_RUN_DIR"]) / "metrics.jsonl").open("a") 
 """
 JOBS = """\
   talks: {{command: [python3, talks.py, "{{seed}}"], grid: {{seed: [0, 1, 2]}}, env: {{GATES: "{gates}"}}, retries: 2}}
+  endless: {{command: [python3, talks.py, "3"], env: {{GATES: "{gates}/never"}}}}
   hostile: {{command: [python3, hostile.py]}}
 """
 
@@ -121,21 +122,21 @@ def test_all_that_run_are_followed_side_by_side_in_whole_lines_until_they_have_e
         order + ["talks-seed1"] + [f"talks-seed{i}" for i in range(3)]
     )
     assert talking.run("logs", "-f", "talks").exit_code == 0, "those that have ended end at once"
-    assert "nothing runs now" in talking.run("logs", "-f").stderr
+    assert "nothing runs or waits" in talking.run("logs", "-f").stderr
     assert talking.run("logs", ok=False).exit_code == 2
 
 
 def test_ctrl_c_leaves_the_runs_alone(talking: Project) -> None:
-    talking.run("run", "talks", "--restart", "--set", "seed=0", "--env", f"GATES={talking.directory}")
+    talking.run("run", "endless")
     with on_terminal(talking, "logs", "-f") as terminal:
-        terminal.until("first 0 attempt")
+        terminal.until("first 3 attempt")
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.end() == 130
-    assert re.search(rb"\x1b\[\d\dmtalks-seed0 \xe2\x94\x82\x1b\[0m ", terminal.seen), "its name is coloured"
+    assert re.search(rb"\x1b\[\d\dmendless +\xe2\x94\x82\x1b\[0m ", terminal.seen), "its name is coloured"
     assert "Traceback" not in terminal.text
-    state = until(lambda: talking.json("runs", "talks")["runs"][0]["state"], "the state")
+    state = until(lambda: talking.json("runs", "endless")["runs"][0]["state"], "the state")
     assert state == "running"
-    talking.run("stop", "talks-seed0")
+    talking.run("stop", "endless")
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,11 @@ def test_at_most_so_many_of_a_job_run_at_once_and_leave_the_other_chips_to_other
 def test_a_run_of_a_whole_host_has_all_its_chips(sweeps: Project) -> None:
     sweeps.run("run", "one", *held(sweeps))
     assert "1 of 4 chips in use" in sweeps.run("run", "whole", *held(sweeps)).stdout
-    gate(sweeps).touch()
+    with sweeps.popen("logs", "-f") as reading:
+        assert reading.stdout and reading.stdout.readline().startswith("one   │ chip 0 ")
+        gate(sweeps).touch()
+        assert "whole │ chip 0,1,2,3 argv []\n" in reading.stdout.read(), "what still waits is followed, too"
+        assert reading.wait(60) == 0
     done = until(sweeps, "whole", all_done)
     assert done["whole"]["chips"] == [f"tpu-0-w0:{index}" for index in range(4)]
     assert "chip 0,1,2,3 " in sweeps.run("logs", "whole").stdout

@@ -16,7 +16,7 @@ from tpufleet.cli.output import speaks_unicode
 from tpufleet.cli.session import Session
 from tpufleet.errors import CloudUnreachable, UsageError
 from tpufleet.names import RunId
-from tpufleet.restart import State
+from tpufleet.restart import FINAL_STATES
 from tpufleet.text import clean, natural
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def logs(
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until they have ended; without a RUN: all that run now.")
+        bool,
+        typer.Option("--follow", "-f", help="Go on until they have ended; without a RUN: all that have not ended."),
     ] = False,
     all_: Annotated[bool, typer.Option("--all", help="From the beginning, not only the end.")] = False,
 ) -> None:
@@ -54,7 +55,7 @@ def logs(
     if follow and this.out.as_json:
         raise UsageError("--json gives one object at the end and --follow has no end: choose one")
     if not run and not follow:
-        raise UsageError("logs needs a run", hint="tpufleet logs RUN, or tpufleet logs -f for all that run now")
+        raise UsageError("logs needs a run", hint="tpufleet logs RUN, or tpufleet logs -f for all that have not ended")
     offset = 0 if all_ else -TAIL_BYTES
     with contextlib.ExitStack() as stack:
         try:
@@ -66,7 +67,7 @@ def logs(
                 raise
         chosen = logs.chosen(run or ())
         if not chosen:
-            this.out.note("nothing runs now; tpufleet run JOB")
+            this.out.note("nothing runs or waits; tpufleet run JOB")
         elif len(chosen) == 1 and run:
             _one(this, chosen[0], logs.chunks(chosen[0], offset, follow=follow))
         elif follow:
@@ -91,12 +92,12 @@ class _Logs:
         self._there: dict[str, Located] = located(views)
 
     def chosen(self, names: Sequence[str]) -> list[str]:
-        """The runs that people meant; without a name all that run now."""
+        """The runs that people meant; without a name all that have not ended, the waiting ones too."""
         from tpufleet.ops.runs import find
 
         if not names:
-            going = (State.RUNNING, State.RECOVERING)
-            return sorted((run for run, item in self._there.items() if item.state["state"] in going), key=natural)
+            going = (run for run, item in self._there.items() if item.state["state"] not in FINAL_STATES)
+            return sorted(going, key=natural)
         found: list[str] = []
         for name in names:
             only_home = name not in self._there and self.at_home(name) is not None
