@@ -5,6 +5,7 @@ other way, with the positions innermost, the same products take a quarter of the
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 SMALL_HEAD = 8  # channels
+CHUNK = 32  # positions
 SHORT = 256  # positions: by hand, memory grows with their square
 
 
@@ -37,28 +39,42 @@ def _worth_doing_by_hand(qkv: Tensor) -> bool:
 
 
 class SmallHeads(torch.autograd.Function):
-    """(3, N, size, T), the queries, keys and values of N heads -> (N, size, T), with its gradient written out."""
+    """(3, N, size, T), the queries, keys and values of N heads -> (N, size, T), with its gradient written out.
+
+    Goes by chunks of positions that ask, and multiplies with no position after a chunk's end: three eighths of the
+    table of who looks at whom, all future, is never made.
+    """
 
     @staticmethod
     def forward(ctx: Any, qkv: Tensor) -> Tensor:
         query, key, value = qkv
-        places = qkv.shape[3]
-        future = torch.full((places, places), -math.inf).triu(1)
-        attended = torch.baddbmm(future, query.transpose(1, 2), key, alpha=qkv.shape[2] ** -0.5)
-        torch.softmax(attended, 2, out=attended)  # in place: fresh memory costs as much as the sums
-        ctx.save_for_backward(qkv, attended)
-        return torch.bmm(value, attended.transpose(1, 2))
+        future = torch.full((CHUNK, CHUNK), -math.inf).triu(1)
+        mixed, tables = torch.empty_like(query), list[Tensor]()
+        for begin, end in _chunks(query.shape[2]):
+            table = torch.bmm(query[:, :, begin:end].mT * query.shape[1] ** -0.5, key[:, :, :end])
+            table[:, :, begin:] += future[: end - begin, : end - begin]
+            torch.softmax(table, 2, out=table)  # in place: fresh memory costs as much as the sums
+            mixed[:, :, begin:end] = torch.bmm(value[:, :, :end], table.mT)
+            tables.append(table)
+        ctx.save_for_backward(qkv, *tables)
+        return mixed
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        qkv, attended = ctx.saved_tensors
+        qkv, *tables = ctx.saved_tensors
         query, key, value = qkv
-        gradient = gradients[0].contiguous()
-        result = torch.empty_like(qkv)
-        torch.bmm(gradient, attended, out=result[2])
-        inner = torch.bmm(gradient.transpose(1, 2), value)
-        torch._softmax_backward_data(inner, attended, 2, inner.dtype, grad_input=inner)
-        torch.bmm(key, inner.transpose(1, 2), out=result[0])
-        torch.bmm(query, inner, out=result[1])
-        result[:2].mul_(qkv.shape[2] ** -0.5)
+        result = torch.zeros_like(qkv)
+        for (begin, end), table in zip(_chunks(query.shape[2]), tables, strict=True):
+            gradient = gradients[0][:, :, begin:end].contiguous()
+            result[2, :, :, :end] += torch.bmm(gradient, table)
+            inner = torch.bmm(gradient.mT, value[:, :, :end])
+            torch._softmax_backward_data(inner, table, 2, inner.dtype, grad_input=inner)
+            result[0, :, :, begin:end] = torch.bmm(key[:, :, :end], inner.mT)
+            result[1, :, :, :end] += torch.bmm(query[:, :, begin:end], inner)
+        result[:2] *= query.shape[1] ** -0.5
         return result
+
+
+def _chunks(places: int) -> Iterator[tuple[int, int]]:
+    """Where each chunk of `places` positions begins and ends."""
+    return ((begin, min(begin + CHUNK, places)) for begin in range(0, places, CHUNK))

@@ -26,6 +26,7 @@ class Shape:
     heads: int
     layers: int
     dropout: float = 0.0
+    block: str = "workshop"
     attention_only: bool = False
     tie_weights: bool = False
 
@@ -72,27 +73,36 @@ class GPT(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and (unless left out) an MLP, each adding to what came in."""
+    """Attention and (unless left out) an MLP, each adding to what came in.
+
+    That is the usual block. The workshop's adds what came in once more: the deeper a block, the smaller its part.
+    """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.attention = Attention(shape)
         self.mlp = None if shape.attention_only else mlp(shape)
+        self.adds_twice = shape.block == "workshop"
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention(x)
-        return x if self.mlp is None else x + self.mlp(x)
+        y = x + self.attention(x)
+        if self.mlp is not None:
+            y = y + self.mlp(y)
+        return x + y if self.adds_twice else y
 
 
 class Attention(nn.Module):
-    """Each position gathers from the earlier ones and itself, with several heads side by side."""
+    """Each position gathers from the earlier ones and itself, with several heads side by side.
+
+    Usually a projection then mixes what the heads have found. The workshop's block leaves that to the MLP.
+    """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.heads = shape.heads
         self.norm = nn.LayerNorm(shape.width)
         self.query_key_value = nn.Linear(shape.width, 3 * shape.width, bias=False)
-        self.output = nn.Linear(shape.width, shape.width)
+        self.output = nn.Linear(shape.width, shape.width) if shape.block == "usual" else nn.Identity()
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 PROMPT = '"Elementary, my dear'
 DEVICES = ("auto", "cpu", "cuda", "xla", "tpu")
+BLOCKS = ("workshop", "usual")
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Options:
     heads: int = 4
     layers: int = 4
     dropout: float = 0.0
+    block: str = "workshop"
     attention_only: bool = False
     tie_weights: bool = False
     # the training
@@ -59,13 +61,14 @@ PRESETS: dict[str, dict[str, object]] = {
     "workshop": {},
     # As large as one core of a v3 likes: its matrices come in multiples of 128, and its memory is half full.
     "small": {
-        "context": 256, "width": 512, "mlp": 2048, "heads": 4, "layers": 8, "dropout": 0.1, "batch": 64, "lr": 0.0005,
-        "schedule": "cosine", "warmup": 200, "steps": 10_000, "amp": "bf16", "eval_batch": 64,
+        "context": 256, "width": 512, "mlp": 2048, "heads": 4, "layers": 8, "block": "usual", "dropout": 0.1,
+        "batch": 64, "lr": 0.0005, "schedule": "cosine", "warmup": 200, "steps": 10_000, "amp": "bf16",
+        "eval_batch": 64,
     },
     # Words and line breaks in a minute or two on a laptop; eight at once in three minutes on two cores.
     "demo": {
-        "context": 64, "width": 64, "mlp": 128, "layers": 2, "batch": 8, "lr": 0.003, "steps": 2_000,
-        "eval_batch": 128, "checkpoint_every": 250, "temperature": 0.8, "threads": 1,
+        "context": 64, "width": 64, "mlp": 128, "layers": 2, "block": "usual", "batch": 8, "lr": 0.003,
+        "steps": 2_000, "eval_batch": 128, "checkpoint_every": 250, "temperature": 0.8, "threads": 1,
     },
 }  # fmt: skip
 
@@ -124,6 +127,13 @@ def number(fits: Callable[[float], bool], what: str) -> Callable[[str], float]:
     return parse
 
 
+def precision(text: str) -> str | None:
+    """An argparse type: what matrix products are done in, None for as precisely as everything else."""
+    if text not in ("none", "bf16"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither none nor bf16")
+    return None if text == "none" else text
+
+
 def prompt(text: str) -> str:
     """An argparse type: a prompt, which must hold at least one byte for the model to go on from."""
     if not text:
@@ -131,6 +141,7 @@ def prompt(text: str) -> str:
     return text
 
 
+SWITCH = argparse.BooleanOptionalAction  # --scan and --no-scan: a sweep can name both, and undo what a preset says
 SEED = integer(0, 2**63 - 1)
 LENGTH = integer(1, 1_000_000)
 TEMPERATURE = number(lambda value: value >= 0, "zero or more")
@@ -161,9 +172,9 @@ def _parser() -> Parser:
     add(model, "--heads", "attention heads of a block", type=_SIZE, metavar="N")
     add(model, "--layers", "blocks", type=integer(1, 1_000), metavar="N")
     add(model, "--dropout", "share dropped in training", type=number(lambda x: 0 <= x < 1, "from 0 to below 1"))
-    add(model, "--attention-only", "leave the MLPs out", action="store_true")
-
-    add(model, "--tie-weights", "read and write a byte as the same vector", action="store_true")
+    add(model, "--block", "usual: a projection after attention, and what came in added once", choices=BLOCKS)
+    add(model, "--attention-only", "leave the MLPs out", action=SWITCH)
+    add(model, "--tie-weights", "read and write a byte as the same vector", action=SWITCH)
 
     training = parser.add_argument_group("the training")
     add(training, "--steps", "steps in all", type=_COUNT, metavar="N")
@@ -177,11 +188,11 @@ def _parser() -> Parser:
     machine = parser.add_argument_group("the machine")
     add(machine, "--device", "xla (a TPU by torch_xla), tpu (by torch_tpu), cuda, cpu, auto", choices=DEVICES)
     add(machine, "--threads", "CPU threads [torch's own choice]", type=integer(1, 1_024), metavar="N")
-    add(machine, "--amp", "matrix products in half precision", choices=("bf16",))
-    add(machine, "--compile", "the training step by torch.compile", action="store_true")
-    add(machine, "--scan", "the blocks as one loop (torch_xla): quicker to compile", action="store_true")
+    add(machine, "--amp", "matrix products in half precision", type=precision, metavar="none|bf16")
+    add(machine, "--compile", "the training step by torch.compile", action=SWITCH)
+    add(machine, "--scan", "the blocks as one loop (torch_xla): quicker to compile", action=SWITCH)
     add(machine, "--steps-per-launch", "steps that torch_xla runs in one go", type=integer(1, 1_000), metavar="N")
-    add(machine, "--profile", "record where the time of one step goes, into profile/", action="store_true")
+    add(machine, "--profile", "record where the time of one step goes, into profile/", action=SWITCH)
 
     left = parser.add_argument_group("what it leaves (in $TPUFLEET_RUN_DIR if that is set)")
     add(left, "--out", "directory to write to", metavar="DIR")

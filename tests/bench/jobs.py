@@ -1,7 +1,8 @@
 """`python -m tests.bench.jobs`: the training of jobs/gpt against the workshop's own repository, on this machine's CPU.
 
-Both train with the same settings on the same text, in turn, so that a slow moment falls on both. BITESIZEDGPT names a
-clone of the repository, else one is made. `--losses 2000` trains both so far and compares what they learned, too.
+Both train with the same settings on the same text, in turn, so that a slow moment falls on both; then both train on,
+and what they learned is compared, too. BITESIZEDGPT names a clone of the repository, else one is made. Ends with 1 if a
+cycle isn't LEAST times as fast as the workshop's, or the losses are more than APART from each other.
 """
 
 from __future__ import annotations
@@ -16,14 +17,19 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.bench.measure import Row, ratios, table
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = "https://github.com/matomatical/bitesizedGPT"
 TEXT = "data/sherlock-ascii.txt"
+NAMES = ("jobs/gpt", "the workshop's")
 STEPS = 10  # in a round
+PROFILED = 10  # steps, in side.py
 CYCLE = 100  # steps between two evaluations
+LEAST = 1.4
+APART = 0.01  # nats a byte
 
 
 class Side:
@@ -39,7 +45,8 @@ class Side:
             text=True,
         )
 
-    def ask(self, words: str) -> object:
+    def ask(self, words: str) -> Any:
+        """What side.py answers to `words`."""
         assert self.process.stdin
         assert self.process.stdout
         print(words, file=self.process.stdin, flush=True)
@@ -51,8 +58,6 @@ class Side:
     def round(self) -> tuple[list[float], list[float]]:
         """([clock, CPU] seconds of a step, the same of a cycle): `CYCLE` steps, an evaluation and a completion."""
         steps, look = self.ask(f"steps {STEPS}"), self.ask("look")
-        assert isinstance(steps, list)
-        assert isinstance(look, list)
         step = [seconds / STEPS for seconds in steps]
         return step, [CYCLE * one + other for one, other in zip(step, look, strict=True)]
 
@@ -98,11 +103,27 @@ def repository() -> Iterator[Path]:
         yield Path(place)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def where_time_goes(sides: tuple[Side, Side]) -> None:
+    for side, name in zip(sides, NAMES, strict=True):
+        told = ", ".join(f"{operation} {ms:.1f}" for operation, ms in side.ask("profile"))
+        print(f"where a step of {name} goes, in ms: {told}", flush=True)
+
+
+def losses(sides: tuple[Side, Side], trained: int, steps: int) -> float:
+    """Trains both on to `steps`; how far their test losses are apart then, in nats a byte."""
+    found: list[float] = []
+    for side, name in zip(sides, NAMES, strict=True):
+        side.ask(f"steps {max(steps - trained, 0)}")
+        found.append(loss := side.ask("loss"))
+        print(f"test loss of {name} after {max(steps, trained):,} steps: {loss:.4f}", flush=True)
+    return abs(found[0] - found[1])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--losses", type=int, metavar="STEPS", help="train both so far and compare their test losses")
+    parser.add_argument("--losses", type=int, default=2000, metavar="STEPS", help="where to compare losses; 0: nowhere")
     options = parser.parse_args(arguments)
     print(f"{os.cpu_count()} cores, {options.threads} threads, load {os.getloadavg()[0]:.1f} before\n", flush=True)
     with repository() as workshop, both(workshop, options.threads) as sides:
@@ -110,12 +131,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(table(rows), end="\n\n")
         for row in rows:
             print(f"{row.what} and {row.against} took {row.note}")
-        if options.losses:
-            trained = STEPS * (options.rounds + 1)
-            for side, name in zip(sides, ("jobs/gpt", "the workshop's"), strict=True):
-                side.ask(f"steps {max(options.losses - trained, 0)}")
-                print(f"test loss of {name} after {max(options.losses, trained)} steps: {side.ask('loss'):.4f}")
+        where_time_goes(sides)
+        trained = STEPS * (options.rounds + 1) + PROFILED
+        apart = losses(sides, trained, options.losses) if options.losses else 0.0
+    return 0 if rows[-1].median >= LEAST and apart <= APART else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,7 +2,8 @@
 
 `side.py ours|workshop DIRECTORY TEXT THREADS`. A line on standard input asks for something, a line of JSON answers:
 `steps N` trains so many, `look` evaluates and completes as a cycle of 100 steps ends with; both answer with the
-seconds on the clock and of CPU. `loss` answers with the test loss on 1,024 windows, the same on both sides.
+seconds on the clock and of CPU. `loss` answers with the test loss on 1,024 windows, the same on both sides. `profile`
+answers with where the time of a step goes: the dearest operations, each with its milliseconds.
 """
 
 import json
@@ -15,6 +16,7 @@ import torch
 
 CONTEXT, BATCH, EVALUATED, WRITTEN, PROMPT = 128, 32, 256, 32, '"Elementary, my dear'
 WINDOWS, CHUNK = 1024, 128
+PROFILED = 10  # steps
 
 
 class Ours:
@@ -89,6 +91,15 @@ def loss(side: Ours | Workshop, text: bytes) -> float:
     return total / WINDOWS
 
 
+def profile(side: Ours | Workshop) -> list[tuple[str, float]]:
+    """The eight operations that take most of a step, each with its milliseconds of CPU."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
+        for _ in range(PROFILED):
+            side.step()
+    found = [(event.key, event.self_cpu_time_total / 1000 / PROFILED) for event in recorded.key_averages()]
+    return sorted(found, key=lambda one: -one[1])[:8]
+
+
 def timed(work: Callable[[], object]) -> list[float]:
     clock, cpu = time.perf_counter(), time.process_time()
     work()
@@ -107,6 +118,8 @@ if __name__ == "__main__":
                 answer: object = timed(lambda count=count: [side.step() for _ in range(int(count))])
             case ["look"]:
                 answer = timed(side.look)
+            case ["profile"]:
+                answer = profile(side)
             case _:
                 answer = loss(side, data)
         print(json.dumps(answer), flush=True)
