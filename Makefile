@@ -16,10 +16,10 @@ setup: .venv/.made  ## .venv with everything to run tpufleet and its rehearsal c
 demo: .venv/.made .venv-jobs/.made  ## the whole story on the rehearsal cloud: 8 trainings on 8 chips, and a report
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh jobs/demo.sh
 
-test: .venv/.made .venv-jobs/.made  ## every test
+test: .venv/.made .venv-frameworks/.made  ## every test
 	$(BIN)/pytest -n $${TEST_WORKERS:-2} $(ARGS)
 
-faults: .venv/.made .venv-jobs/.made  ## the long part of the tests: kills at every named point, preemptions, cut lines
+faults: .venv/.made .venv-frameworks/.made  ## the long part of the tests: kills at every named point, preemptions, cut lines
 	$(BIN)/pytest -n $${TEST_WORKERS:-2} -m faults $(ARGS)
 
 check: .venv/.made  ## lint, types, import rules
@@ -56,4 +56,13 @@ xla: .venv/.made  ## what is promised of jobs/gpt on XLA (installs several GB)
 	@$(PYTHON) -m venv .venv-jobs
 	@.venv-jobs/bin/$(PIP) --retries 0 --timeout 10 --index-url $(TORCH_INDEX) '$(TORCH)' 2>/dev/null \
 	  || .venv-jobs/bin/$(PIP) '$(TORCH)'
+	@touch $@
+
+# It borrows PyTorch from .venv-jobs, which stays as jobs/gpt wants it: without NumPy.
+.venv-frameworks/.made: .venv-jobs/.made jobs/gpt_jax/requirements.txt jobs/lightning/requirements.txt
+	@echo "making .venv-frameworks with JAX and Lightning (a hundred MB to load) …"
+	@.venv-jobs/bin/python -m venv .venv-frameworks
+	@.venv-jobs/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > "$$(.venv-frameworks/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
+	@.venv-frameworks/bin/$(PIP) -r jobs/gpt_jax/requirements.txt -r jobs/lightning/requirements.txt '$(TORCH)'
 	@touch $@

@@ -10,10 +10,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.answers import check_answers
+from tests.warm import Warm
 
 FLEET = """\
 fleet: {name}
@@ -47,6 +49,14 @@ JOBS = """\
   one: {command: [python3, job.py]}
   fails: {command: [sh, -c, "echo no luck; exit 1"]}
 """
+
+
+@cache
+def warm() -> Warm:
+    """Runs tpufleet's command lines where the libraries that they import are there already."""
+    return Warm(
+        sys.executable, "typer", "yaml", "pydantic", "paramiko", "google.cloud.tpu_v2", "google.auth.transport.requests"
+    )
 
 
 @dataclass
@@ -100,14 +110,17 @@ class Project:
         self.git("commit", "--quiet", "--message", message)
         return self.git("rev-parse", "HEAD")
 
-    def popen(self, *words: str, **options: Any) -> subprocess.Popen[str]:
-        """`tpufleet WORDS…` in the project's directory, running."""
+    def environment(self) -> dict[str, str]:
         env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **self.env}
         env.pop("TPUFLEET_CONFIG", None)
+        return env
+
+    def popen(self, *words: str, **options: Any) -> subprocess.Popen[str]:
+        """`tpufleet WORDS…` in the project's directory, running."""
         return subprocess.Popen(
             [sys.executable, "-m", "tpufleet", *words],
             cwd=self.directory,
-            env=env,
+            env=self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -117,12 +130,13 @@ class Project:
 
     def run(self, *words: str, ok: bool = True, timeout: float = 120) -> Done:
         """`tpufleet WORDS…` to its end; with `ok` it must succeed. It never shows a traceback."""
-        with self.popen(*words) as process:
-            out, err = process.communicate(timeout=timeout)
-        done = Done(words, process.returncode, out, err)
-        assert "Traceback" not in out + err, err
+        ended = warm().run(["-m", "tpufleet", *words], cwd=self.directory, env=self.environment(), timeout=timeout)
+        done = Done(words, ended.returncode, ended.stdout, ended.stderr)
+        assert "Traceback" not in done.stdout + done.stderr, done.stderr
         if ok:
-            assert done.exit_code == 0, f"tpufleet {' '.join(words)} ended with {done.exit_code}:\n{out}\n{err}"
+            assert done.exit_code == 0, (
+                f"tpufleet {' '.join(words)} ended with {done.exit_code}:\n{done.stdout}\n{done.stderr}"
+            )
         return done
 
     def json(self, *words: str, ok: bool = True) -> Any:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 PAGE = "docs/troubleshooting.md"
-MOST_TEXT = 1 << 20
+MOST_TEXT = 64 << 10  # bytes, or so: what a program died of stands at the end of its log
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,11 @@ class Trouble:
     @property
     def chapter(self) -> str:
         return f"{PAGE}#{self.anchor}"
+
+    @property
+    def sentence(self) -> str:
+        """After "it says that": what it means, what mends it, and where there is more about it."""
+        return f"{self.meaning}: {self.mend} ({self.chapter})."
 
 
 def _trouble(anchor: str, says: str, meaning: str, mend: str) -> Trouble:
@@ -54,13 +59,13 @@ TROUBLES = (
     ),
     _trouble(
         "device-or-resource-busy",
-        r"/dev/(?:vfio/|accel)\d+[^\n]*Device or resource busy",
+        r"/dev/(?:vfio/|accel)\d+[^\n]{0,300}Device or resource busy",
         "a process still has the chip open, often one that has just ended",
         "run it again in some seconds; tpufleet top says who it is",
     ),
     _trouble(
         "operation-not-permitted",
-        r"/dev/(?:vfio/|accel)\d+[^\n]*Operation not permitted|Couldn't open device: /dev/",
+        r"/dev/(?:vfio/|accel)\d+[^\n]{0,300}Operation not permitted|Couldn't open device: /dev/",
         "the chip is somebody's seat, is busy, or this account may not open it",
         "chips says whose it is; on-chip takes one that you may have",
     ),
@@ -78,7 +83,7 @@ TROUBLES = (
     ),
     _trouble(
         "undefined-symbol",
-        r"_XLAC[^\n]*undefined symbol",
+        r"_XLAC[^\n]{0,300}undefined symbol",
         "torch and torch_xla are of different versions",
         "pip install the same version of both, such as torch==2.9.* torch_xla[tpu]==2.9.*",
     ),
@@ -121,7 +126,7 @@ TROUBLES = (
     ),
     _trouble(
         "out-of-memory-on-the-chip",
-        r"RESOURCE_EXHAUSTED: [^\n]*(?:HBM|memory)|Ran out of memory in memory space hbm|HBM_OUT_OF_MEMORY",
+        r"RESOURCE_EXHAUSTED: [^\n]{0,300}(?:HBM|memory)|Ran out of memory in memory space hbm|HBM_OUT_OF_MEMORY",
         "the chip's memory (HBM) is too small for this batch and model",
         "a smaller batch, --amp bf16, or a chip with more memory",
     ),
@@ -133,7 +138,7 @@ TROUBLES = (
     ),
     _trouble(
         "tpu-logs-permission",
-        r"/tpu_logs\b[^\n]*Permission denied|Could not (?:open|create)[^\n]*/tpu_logs\b",
+        r"/tpu_logs\b[^\n]{0,300}Permission denied|Could not (?:open|create)[^\n]{0,300}/tpu_logs\b",
         "the first user of /tmp/tpu_logs owns it and blocks the others",
         "start it by tpufleet run or on-chip, which set TPU_LOG_DIR",
     ),

@@ -5,6 +5,7 @@ removed the other way round. So whatever moment the process is killed at, a dire
 a whole checkpoint, and `verify` proves it by size and sha256. Loading never runs code (`weights_only`).
 """
 
+import fcntl
 import hashlib
 import io
 import json
@@ -12,6 +13,7 @@ import os
 import pickle
 import re
 import shutil
+import struct
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +23,11 @@ import torch
 
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{8,})")
+# what torch raises for a file that is not as it would have written it, and Python for content that is not as we would
+UNFIT = (
+    *(RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError, EOFError),
+    *(ImportError, struct.error, pickle.UnpicklingError),
+)
 
 
 class CheckpointError(Exception):
@@ -56,7 +63,7 @@ def load(checkpoint: Path, name: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's advice, what else to try, is to run the code in the file
             return torch.load(io.BytesIO(file.read_bytes()), map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError):
+    except (OSError, *UNFIT):
         raise CheckpointError(
             f"{checkpoint} is not a checkpoint of this program: {file.name} can't be loaded"
         ) from None
@@ -67,7 +74,7 @@ def verify(checkpoint: Path) -> int:
     try:
         manifest = json.loads((checkpoint / MANIFEST).read_bytes())
         step, files = int(manifest["step"]), [(f["path"], f["size"], f["sha256"]) for f in manifest["files"]]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, *UNFIT):
         raise CheckpointError(f"{checkpoint} is not a checkpoint: it has no readable {MANIFEST}") from None
     for path, size, sha256 in files:
         if not isinstance(path, str) or Path(path).name != path:
@@ -86,6 +93,21 @@ def newest(directory: Path) -> Path | None:
             continue
         return checkpoint
     return None
+
+
+def claim(out: Path) -> None:
+    """Makes `out` and keeps it for this process until it ends: two trainings in it would undo each other.
+
+    Raises CheckpointError when another has it. Where the file system has no locks, nobody is kept out.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(out, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise CheckpointError(f"another training is writing to {out}: stop it, or --out writes elsewhere") from None
+    except OSError:
+        os.close(descriptor)
 
 
 def find(where: Path) -> Path:
@@ -156,10 +178,11 @@ def _write(path: Path, data: bytes) -> dict[str, object]:
 
 def _is_as_said(path: Path, size: object, sha256: object) -> bool:
     try:
-        data = path.read_bytes()
-    except OSError:
+        if not path.is_file() or path.stat().st_size != size:
+            return False
+        return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+    except (OSError, ValueError):  # unreadable; a name that no file can have
         return False
-    return len(data) == size and hashlib.sha256(data).hexdigest() == sha256
 
 
 def _sync_directory(directory: Path) -> None:

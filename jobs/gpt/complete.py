@@ -1,11 +1,16 @@
 """Lets a trained model go on from a prompt, byte by byte: `python complete.py out '"Elementary, my dear'`."""
 
 import codecs
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C just ends it, also while torch is being imported
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # and so does `| head` that has seen enough
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # torch does without it, and so do we
@@ -34,7 +39,7 @@ def continuation(
     seed: int,
     follow: Follow | None = None,
 ) -> Iterator[torch.Tensor]:
-    """Yields `length` bytes that follow `start`, each a number that is still on the device.
+    """Yields `length` bytes that follow `start`, each a number that is still on the device (`looped`: all at once).
 
     Drawing a byte by its probability is the same as taking the highest score after adding noise (Gumbel's).
     All the noise is drawn beforehand on the CPU: a seed gives the same text on every device, and the
@@ -59,29 +64,52 @@ def growing(model: GPT, device: devices.Device, start: bytes, noise: torch.Tenso
 
 def fixed(model: GPT, device: devices.Device, start: bytes, noise: torch.Tensor) -> Iterator[torch.Tensor]:
     """As XLA likes it: shapes never change and every index is a tensor, so this is compiled once for all bytes."""
-    context, length = model.shape.context, len(noise)
-    written = torch.zeros(context + length, dtype=torch.long)
-    written[: len(start)] = torch.tensor(list(start))
-    written = written.to(device.torch)
-    places = torch.arange(context + length).to(device.torch)
+    written, places = paper(model, device, start, len(noise))
     end = torch.tensor([len(start)]).to(device.torch)  # so many bytes are written so far
     step = torch.tensor([0]).to(device.torch)
-    for _ in range(length):
-        first = (end - context).clamp_min(0)
-        window = written.index_select(0, first + places[:context])  # zeros after the end, which nothing looks at
-        scores = model(window[None])[0].index_select(0, end - 1 - first)
-        byte = (scores + noise.index_select(0, step)).argmax(1)[0]
-        written = torch.where(places == end, byte, written)
+    for _ in range(len(noise)):
+        written, byte = write(model, written, places, end, noise.index_select(0, step))
         end, step = end + 1, step + 1
         device.sync("a byte of a completion", written)
         yield byte
 
 
+def looped(model: GPT, device: devices.Device, start: bytes, noise: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The same as a loop of XLA's: one launch for all bytes, which come together at its end."""
+    written, places = paper(model, device, start, len(noise))
+    ends = torch.arange(len(start), len(start) + len(noise))[:, None].to(device.torch)
+
+    def turn(written: torch.Tensor, row: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        return write(model, written, places, *row)
+
+    _, following = device.loop()(turn, written, (ends, noise))
+    yield following
+
+
+def paper(model: GPT, device: devices.Device, start: bytes, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`start` with zeros after it (context + length,), on the device, and the numbers of these places."""
+    written = torch.zeros(model.shape.context + length, dtype=torch.long)
+    written[: len(start)] = torch.tensor(list(start))
+    return written.to(device.torch), torch.arange(len(written)).to(device.torch)
+
+
+def write(
+    model: GPT, written: torch.Tensor, places: torch.Tensor, end: torch.Tensor, noise: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The paper with one more byte, which comes at `end` (1,), and the byte; `noise` (1, 256) or (256,) chooses it."""
+    first = (end - model.shape.context).clamp_min(0)
+    window = written.index_select(0, first + places[: model.shape.context])  # nothing looks at what is after the end
+    scores = model(window[None])[0].index_select(0, end - 1 - first)
+    byte = (scores + noise).argmax(1)[0]
+    return torch.where(places == end, byte, written), byte
+
+
 def complete(model: GPT, device: devices.Device, start: bytes, **how: Any) -> bytes:
     """The bytes that follow `start`, as `continuation` says it, fetched from the device in one go."""
     model.eval()
-    following = torch.stack(list(continuation(model, device, start, **how)))
-    device.sync("the end of a completion", following)
+    how = {"follow": looped if device.is_lazy else growing} | how
+    following = torch.hstack(list(continuation(model, device, start, **how)))
+    device.sync("a completion", following)
     model.train()
     return bytes(following.tolist())
 
@@ -94,7 +122,8 @@ def load_model(where: Path, device: devices.Device) -> GPT:
     try:
         model = GPT(Shape(**saved["shape"]))
         model.load_state_dict(saved["weights"])
-    except (TypeError, KeyError, ValueError, RuntimeError):  # another program's model, or another version's
+        model(torch.zeros(1, 1, dtype=torch.long))  # heads that don't fit have no weights to be seen in
+    except checkpoint.UNFIT:  # another program's model, or another version's
         raise checkpoint.CheckpointError(f"{found} holds a model of another shape than this program makes") from None
     return model.on(device.torch).eval()
 
@@ -134,9 +163,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BrokenPipeError:  # `| head` has seen enough
-        sys.stderr.close()
-    except KeyboardInterrupt:
-        sys.exit(130)
+    main()

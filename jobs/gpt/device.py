@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +34,13 @@ class Device:
         """What Adam is told: one kernel for all weights, where there is one."""
         return {"fused": self.torch.type in ("cpu", "cuda")}
 
+    def number(self, value: float) -> torch.Tensor:
+        """A number that lies on the device."""
+        return torch.tensor(value, device=self.torch)
+
+    def warm(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gives Adam what it would make in its first step, where that makes a difference."""
+
     def sync(self, what: str = "", *inputs: torch.Tensor) -> None:
         """Runs what was noted down so far, `what` on `inputs`; here it has run already."""
 
@@ -55,6 +63,10 @@ class Device:
         """Runs equal blocks as one loop on the device. Raises DeviceError where there is no such thing."""
         raise DeviceError(f"--scan is torch_xla's: it needs --device xla, and this is {self.name}")
 
+    def loop(self) -> Callable[..., Any]:
+        """Runs a function over the rows of tensors as one loop on the device, as torch_xla's scan does; XLA has it."""
+        raise NotImplementedError
+
     def random_state(self) -> object:
         """The state of the device's own random numbers, which dropout draws from (a CPU's is torch's)."""
         return None if self.torch.type == "cpu" else _module(self.torch.type).get_rng_state()
@@ -67,8 +79,13 @@ class Device:
         module.manual_seed(state) if isinstance(state, int) else module.set_rng_state(state)
 
     def counts(self) -> dict[str, int | float | str]:
-        """What compiling and moving data took since the process began: nothing is counted here."""
-        return {}
+        """What compiling took since the process began, by torch.compile's own account; nothing where nothing was."""
+        if "torch._dynamo" not in sys.modules:
+            return {}
+        from torch._dynamo.utils import get_compilation_metrics
+
+        took = [each.duration_us or 0 for each in get_compilation_metrics()]
+        return {"compilations": len(took), "compile_seconds": round(sum(took) / 1e6, 3)} if took else {}
 
     def settle(self) -> None:
         """From here on a compilation is a surprise."""

@@ -94,7 +94,8 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that refuses with one sentence instead of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; --help shows every option\n")
+        shown = "".join(c if c.isprintable() else "\ufffd" for c in message)
+        self.exit(2, f"{self.prog}: {shown}; --help shows every option\n")
 
 
 def integer(least: int, most: int) -> Callable[[str], int]:
@@ -134,6 +135,13 @@ def precision(text: str) -> str | None:
     return None if text == "none" else text
 
 
+def named(text: str) -> str:
+    """An argparse type: a name of something; an empty one is a variable that a shell did not know."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty; leave it out, or name something")
+    return text
+
+
 def prompt(text: str) -> str:
     """An argparse type: a prompt, which must hold at least one byte for the model to go on from."""
     if not text:
@@ -143,7 +151,7 @@ def prompt(text: str) -> str:
 
 SWITCH = argparse.BooleanOptionalAction  # --scan and --no-scan: a sweep can name both, and undo what a preset says
 SEED = integer(0, 2**63 - 1)
-LENGTH = integer(1, 1_000_000)
+LENGTH = integer(1, 65_536)  # the dice for all bytes are thrown beforehand, a kilobyte of them for each
 TEMPERATURE = number(lambda value: value >= 0, "zero or more")
 _SIZE = integer(1, 65_536)
 _COUNT = integer(1, 10**9)
@@ -183,7 +191,13 @@ def _parser() -> Parser:
     add(training, "--schedule", "the rate over time; cosine ends at a tenth", choices=("constant", "cosine"))
     add(training, "--warmup", "steps over which the rate rises at first", type=integer(0, 10**9), metavar="N")
     add(training, "--seed", "of the weights, batches, dropout and completions", type=SEED, metavar="N")
-    add(training, "--corpus", "a file, URL#sha256=HEX, or builtin:python-docs [Sherlock Holmes]", metavar="TEXT")
+    add(
+        training,
+        "--corpus",
+        "file, URL#sha256=HEX or builtin:python-docs [Sherlock Holmes]",
+        type=named,
+        metavar="TEXT",
+    )
 
     machine = parser.add_argument_group("the machine")
     add(machine, "--device", "xla (a TPU by torch_xla), tpu (by torch_tpu), cuda, cpu, auto", choices=DEVICES)
@@ -195,7 +209,7 @@ def _parser() -> Parser:
     add(machine, "--profile", "record where the time of one step goes, into profile/", action=SWITCH)
 
     left = parser.add_argument_group("what it leaves (in $TPUFLEET_RUN_DIR if that is set)")
-    add(left, "--out", "directory to write to", metavar="DIR")
+    add(left, "--out", "directory to write to", type=named, metavar="DIR")
     add(left, "--eval-every", "steps between evaluations", type=_COUNT, metavar="N")
     add(left, "--eval-batch", "windows of text in an evaluation", type=_SIZE, metavar="N")
     add(left, "--checkpoint-every", "steps between checkpoints", type=_COUNT, metavar="N")
@@ -204,10 +218,8 @@ def _parser() -> Parser:
     left.add_argument("--prompt", help=f"to be completed; may be repeated [{PROMPT}]", **parser_prompt)  # pyright: ignore
     add(left, "--length", "bytes of a completion", type=LENGTH, metavar="N")
     add(left, "--temperature", "of a completion; 0 is always the likeliest byte", type=TEMPERATURE, metavar="T")
-    add(
-        left, "--track", "tells the losses to Weights & Biases or trackio as well", choices=("none", "wandb", "trackio")
-    )
-    add(left, "--resume", "a checkpoint to go on from, or auto: the newest in the directory", metavar="DIR|auto")
+    add(left, "--track", "tells the losses to Weights & Biases or trackio, too", choices=("none", "wandb", "trackio"))
+    add(left, "--resume", "a checkpoint to go on from, or auto: the newest in --out", type=named, metavar="DIR|auto")
     return parser
 
 

@@ -52,7 +52,7 @@ def _step(line: str) -> int | None:
     """The step of a whole line; None for one that is half-written or says none."""
     try:
         step = json.loads(line)["step"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         return None
     return step if line.endswith("\n") and isinstance(step, int) else None
 

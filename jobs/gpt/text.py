@@ -22,7 +22,7 @@ BUILTIN = "builtin:python-docs"
 TRAINING_SHARE = 0.8  # of a text; the rest is for testing, as in the workshop
 SILENCE_SECONDS = 10  # a server that says nothing for so long is given up
 DOWNLOAD_SECONDS = 120  # and one that is not done by then, too
-LARGEST_DOWNLOAD = 1 << 30
+LARGEST = 1 << 30  # bytes: a text is in memory twice
 
 
 class TextError(Exception):
@@ -44,11 +44,13 @@ class Text:
         """The part to train on and the part to test on, each longer than `context` bytes, or a TextError."""
         cut = int(len(self.data) * TRAINING_SHARE)
         training, testing = self.data[:cut], self.data[cut:]
+        if not self.data:
+            raise TextError(f"the text is empty: {printable(self.source)}")
         if min(len(training), len(testing)) <= context:
-            size = f"is empty: {printable(self.source)}"
-            if self.data:
-                size = f"has only {len(self.data):,} bytes, too few for a context of {context}"
-            raise TextError(f"the text {size}")
+            share = f"{1 - TRAINING_SHARE:.0%} of it, the part to test on"
+            raise TextError(
+                f"the text has {len(self.data):,} bytes, too few for a context of {context}: {share}, must be longer"
+            )
         return training, testing
 
 
@@ -72,7 +74,10 @@ def _fetch(source: str) -> Text:
         return Text(source, _python_docs())
     if source.startswith("builtin:"):
         raise TextError(f"there is no text {printable(source)}; the one that is built in is {BUILTIN}")
-    if source.startswith(("https://", "http://")):
+    scheme, separator, _ = source.partition("://")
+    if separator:
+        if scheme.lower() not in ("http", "https"):
+            raise TextError(f"a text from the network comes by https or http, not as {printable(source)}")
         return Text(source, _from_url(source))
     return Text(source, _from_file(Path(source)))
 
@@ -85,9 +90,11 @@ def _python_docs() -> bytes:
 
 
 def _from_file(path: Path) -> bytes:
-    if not path.is_file():
-        raise TextError(f"there is no text file {printable(str(path))}")
     try:
+        if not path.is_file():
+            raise TextError(f"there is no text file {printable(str(path))}")
+        if path.stat().st_size > LARGEST:
+            raise TextError(f"the text {printable(str(path))} has more than {LARGEST >> 20} MiB; train on a part")
         return path.read_bytes()
     except OSError as error:
         raise TextError(f"the text {printable(str(path))} can't be read: {error.strerror}") from None
@@ -144,7 +151,7 @@ def _download(url: str) -> bytes:
         with urllib.request.urlopen(url, timeout=SILENCE_SECONDS) as answer:  # noqa: S310  http(s), checked above
             while chunk := answer.read(1 << 16):
                 data += chunk
-                if len(data) > LARGEST_DOWNLOAD or time.monotonic() > deadline:
+                if len(data) > LARGEST or time.monotonic() > deadline:
                     raise TextError(f"the text at {printable(url)} is too large or too slow to come")
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = printable(str(getattr(error, "reason", error)))

@@ -16,6 +16,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from options import Options, parse_options
+
+if __name__ == "__main__":  # before torch is imported, which takes seconds
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until there is something to save (Stop), Ctrl-C just ends it
+    parse_options()  # refuses what is mistyped
+
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # torch does without it, and so do we
     import torch
@@ -27,13 +33,13 @@ import text
 import track
 from checkpoint import CheckpointError
 from device import DeviceError
-from options import Options, parse_options
 from report import Reporter
 from text import Text, TextError, printable
 from track import TrackError
 from training import Training, Windows, shape_of
 
 PROFILE_AFTER = 5  # launches: by then everything is compiled and warm
+OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "RESOURCE_EXHAUSTED")  # how torch and XLA say it
 
 
 def train(options: Options) -> int:
@@ -44,7 +50,8 @@ def train(options: Options) -> int:
     device = devices.choose(options.device)
     if options.threads:
         torch.set_num_threads(options.threads)
-    say(f"device   {device.name} ({device.why}), torch {torch.__version__}, {torch.get_num_threads()} threads")
+    threads = torch.get_num_threads()
+    say(f"device   {device.name} ({device.why}), torch {torch.__version__}, {threads} thread{'s' * (threads > 1)}")
 
     saved = find_saved(options, checkpoints)
     source = find_text(options, saved)
@@ -54,26 +61,27 @@ def train(options: Options) -> int:
     training = Training(options, Windows(learning, options.context, device), device)
     parameters = sum(weights.numel() for weights in training.model.parameters())
     if saved:
-        training.restore(saved.model, saved.training)
+        restore(training, saved)
     say(f"model    {parameters:,} parameters, {f'as of step {training.step}' if saved else 'untrained'}")
 
-    told = records.last_step(out / "metrics.jsonl") if saved else None
-    begin_at(out, training.step if saved else None)
-    say(f"writing  {out}")
     if training.step >= options.steps:
         say(f"done     step {training.step} was reached before; --steps asks for more than {options.steps}")
         return 0
 
+    checkpoint.claim(out)
+    say(f"writing  {out}")
     about = {
         "device": device.name,
         "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
+        "threads": threads,
         "parameters": parameters,
         "text": source.source,
         "text_sha256": source.sha256,
         "resumed_from": training.step if saved else None,
     }
+    told = records.last_step(out / "metrics.jsonl") if saved else None
     tracker = track.start(options.track, {**asdict(options), "parameters": parameters}, out, told, say)
+    begin_at(out, training.step if saved else None)
     reporter = Reporter(out, options, Windows(testing, options.context, device), about, tracker)
     try:
         return go_on(training, reporter, source, checkpoints, fresh=saved is None)
@@ -124,27 +132,44 @@ def find_saved(options: Options, checkpoints: Path) -> Saved | None:
     out from. A run of tpufleet's always goes on if it can; a person is asked, lest an old training is lost.
     """
     wanted = os.environ.get("TPUFLEET_RESUME") or options.resume
-    if wanted and wanted != "auto":
-        return read_saved(checkpoint.find(Path(wanted)), options)
     newest = checkpoint.newest(checkpoints)
-    if newest and not wanted and not os.environ.get("TPUFLEET_RUN_DIR"):
+    found = checkpoint.find(Path(wanted)) if wanted and wanted != "auto" else newest
+    goes_on = wanted == "auto" or (wanted and found and found.resolve().parent == checkpoints.resolve())
+    if newest and not goes_on and not os.environ.get("TPUFLEET_RUN_DIR"):
         raise CheckpointError(
             f"{checkpoints.parent} holds a training already: --resume auto goes on with it, --out writes elsewhere"
         )
-    return read_saved(newest, options) if newest else None
+    return read_saved(found, options) if found else None
 
 
 def read_saved(path: Path, options: Options) -> Saved:
     """Reads a checkpoint and sees that it fits the options. Raises CheckpointError."""
     checkpoint.verify(path)
     saved = Saved(path, checkpoint.load(path, "model"), checkpoint.load(path, "training"))
-    shape, wanted = saved.model["shape"], asdict(shape_of(options))
-    # dropout has no weights: it may be another from now on; an old checkpoint says nothing of tied weights
-    other = [name for name in wanted if shape.get(name, False) != wanted[name] and name != "dropout"]
+    wanted = asdict(shape_of(options))
+    try:
+        shape = dict(saved.model["shape"])
+        # dropout has no weights: it may be another from now on; an old checkpoint says nothing of tied weights
+        other = [name for name in wanted if shape.get(name, False) != wanted[name] and name != "dropout"]
+    except checkpoint.UNFIT:
+        raise unfit(saved.path) from None
     if other:
         differences = ", ".join(f"{name} {shape.get(name)}, not {wanted[name]}" for name in other)
         raise CheckpointError(f"{path} is of another model: {differences}")
     return saved
+
+
+def restore(training: Training, saved: Saved) -> None:
+    """Takes `training` to where the checkpoint was written. Raises CheckpointError."""
+    try:
+        training.restore(saved.model, saved.training)
+    except checkpoint.UNFIT:
+        raise unfit(saved.path) from None
+
+
+def unfit(path: Path) -> CheckpointError:
+    """What is said of a checkpoint whose files are as its manifest says, and not as `save` writes them."""
+    return CheckpointError(f"{path} is not a checkpoint of this program, or of another version of it")
 
 
 def find_text(options: Options, saved: Saved | None) -> Text:
@@ -152,16 +177,18 @@ def find_text(options: Options, saved: Saved | None) -> Text:
     named = options.corpus or os.environ.get("TPUFLEET_CORPUS")
     if saved is None:
         return text.load(named, say)
-    before = saved.training["text"]
-    source = text.load(named or before["source"], say)
-    if source.sha256 != before["sha256"]:
-        raise CheckpointError(f"{saved.path} was trained on another text: {before['source']}")
+    try:
+        source_before, sha256_before = (str(saved.training["text"][name]) for name in ("source", "sha256"))
+    except checkpoint.UNFIT:
+        raise unfit(saved.path) from None
+    source = text.load(named or source_before, say)
+    if source.sha256 != sha256_before:
+        raise CheckpointError(f"{saved.path} was trained on another text: {source_before}")
     return source
 
 
 def begin_at(out: Path, step: int | None) -> None:
     """Makes `out` ready to go on from `step` (None: from the beginning), without what came after it."""
-    out.mkdir(parents=True, exist_ok=True)
     after = -1 if step is None else step
     checkpoint.cut(out / "checkpoints", after)
     for name in ("metrics.jsonl", "completions.jsonl"):
@@ -206,14 +233,18 @@ def main() -> int:
         sentence, code = str(error), 2
     except DeviceError as error:
         sentence, code = str(error), 1
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
+        sentence, code = "nobody reads what this prints any more; --resume auto goes on from the newest checkpoint", 1
     except OSError as error:  # a full disk, a directory one may not write to
-        sentence, code = str(error), 1
+        sentence, code = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 1
+    except RuntimeError as error:
+        if not any(words in str(error) for words in OUT_OF_MEMORY):
+            raise
+        sentence, code = f"{str(error).splitlines()[0]}; less does with a smaller --batch, --width or --context", 1
     print(f"train.py: {printable(sentence)}", file=sys.stderr)
     return code
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:  # before the training began: there is nothing to save
-        sys.exit(130)
+    sys.exit(main())

@@ -47,32 +47,39 @@ class Training:
         self.model = GPT(shape_of(options)).on(device.torch)
         if options.scan:
             self.model.run_blocks = device.scan()
-        self.training_loss = self.model.loss
-        if options.compile:
-            self.training_loss = torch.compile(self.model.loss, backend=device.compiler(), dynamic=False)
+        self.launch = options.steps_per_launch
+        self.loss = self._loss
+        if options.compile:  # what was compiled runs when it is called: a step is a launch
+            self.launch, self.loss = 1, torch.compile(self._loss, backend=device.compiler(), dynamic=False)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options.lr, **device.adam)
+        device.warm(self.optimizer)
         self.batches = torch.Generator().manual_seed(options.seed)
         self.step = 0
-        self.loss_sum = torch.zeros(()).to(device.torch)  # over the steps since the last evaluation
+        self.loss_sum = device.number(0.0)  # over the steps since the last evaluation
         self.loss_count = 0
+        self.one = device.number(1.0)  # the loss's own gradient: autograd's own would be a program of its own
 
     def advance(self) -> None:
         """The steps of one launch: so many that the device is left to itself until then. One, mostly."""
-        steps = self.options.steps_per_launch - self.step % self.options.steps_per_launch
+        steps = self.launch - self.step % self.launch
         starts = torch.randint(self.windows.count, (steps, self.options.batch), generator=self.batches)
         starts = starts.to(self.device.torch)  # all that moves to the device
-        for batch in starts:
-            self._step(batch)
+        for row in range(steps):
+            self._step(starts, row)
         self.device.sync("the training step", starts)
 
-    def _step(self, starts: torch.Tensor) -> None:
-        """A batch from `starts` (B,), its loss, a small move of all weights against it."""
+    def _loss(self, starts: torch.Tensor, row: int) -> torch.Tensor:
+        """The loss of the batch that begins where a row of `starts` (steps, B) says."""
+        return self.model.loss(*self.windows.at(starts[row]))
+
+    def _step(self, starts: torch.Tensor, row: int) -> None:
+        """A batch, its loss, a small move of all weights against it."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate(self.options, self.step)
         with self.device.autocast(self.options.amp):
-            loss = self.training_loss(*self.windows.at(starts))
+            loss = self.loss(starts, row)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward(self.one)
         self.optimizer.step()
         self.loss_sum += loss.detach()  # stays on the device: to look at it would be to wait for it
         self.loss_count += 1
@@ -91,7 +98,7 @@ class Training:
     def take_train_loss(self) -> float | None:
         """The mean loss of the steps since this was last asked (waits for the device); None without any."""
         mean = float(self.loss_sum) / self.loss_count if self.loss_count else None
-        self.loss_sum = torch.zeros(()).to(self.device.torch)  # moved there: made there, XLA would compile it
+        self.loss_sum = self.device.number(0.0)
         self.loss_count = 0
         return mean
 
@@ -120,7 +127,7 @@ class Training:
         self.optimizer.load_state_dict(training["optimizer"])
         self.step = training["step"]
         loss_sum, self.loss_count = training["loss"]
-        self.loss_sum = torch.tensor(loss_sum).to(self.device.torch)
+        self.loss_sum = self.device.number(loss_sum)
         states = training["random"]
         torch.set_rng_state(states["torch"])
         random.setstate(states["python"])

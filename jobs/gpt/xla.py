@@ -6,12 +6,16 @@ milliseconds to run, so torch_xla's own counts of both go into the records, and 
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch_xla
 import torch_xla.core.xla_model as xm
+from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from torch_xla.debug import metrics
 
 from device import Device
@@ -35,6 +39,17 @@ class Xla(Device):
         """Steps are counted on the device: a count on the CPU would send numbers along with each."""
         return {"capturable": True}
 
+    def number(self, value: float) -> torch.Tensor:
+        """Sent as it is: `to` makes a 0 or a 1 part of the program that uses it first, and the next is another."""
+        return xm.send_cpu_data_to_device([torch.tensor(value)], self.torch)[0]
+
+    def warm(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gives Adam its moments, as zeros: made in its first step, they would make that a program of its own."""
+        for group in optimizer.param_groups:
+            for weights in group["params"]:
+                moments = {name: torch.zeros(weights.shape).to(self.torch) for name in ("exp_avg", "exp_avg_sq")}
+                optimizer.state[weights] = {"step": self.number(0.0), **moments}
+
     def sync(self, what: str = "", *inputs: torch.Tensor) -> None:
         before = compilations()
         torch_xla.sync()
@@ -55,7 +70,17 @@ class Xla(Device):
     def scan(self) -> Callable[..., torch.Tensor]:
         from torch_xla.experimental.scan_layers import scan_layers
 
-        return scan_layers
+        def scan(blocks: Iterable[nn.Module], x: torch.Tensor) -> torch.Tensor:
+            with PlainDropout():
+                return scan_layers(blocks, x)
+
+        return scan
+
+    def loop(self) -> Callable[..., Any]:
+        # `scan` itself wants gradients, and so no integers; `while_loop` fails on every number that a model holds
+        from torch_xla.experimental.scan import _scan_impl_pytree
+
+        return _scan_impl_pytree
 
     def random_state(self) -> object:
         return xm.get_rng_state()
@@ -99,6 +124,17 @@ class Xla(Device):
             xm.wait_device_ops()  # the step was only sent off
         finally:
             profiler.stop_trace()
+
+
+class PlainDropout(TorchFunctionMode):
+    """Inside, dropout is a product with a mask: the mask of torch's own has a type that torch_xla's scan trips over."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if func is not functional.dropout:
+            return func(*args, **given)
+        x, p = args[0], given["p"]
+        return x * (torch.rand_like(x) >= p) / (1 - p) if given["training"] and p else x
 
 
 def compilations() -> int:

@@ -58,8 +58,8 @@ PROMPT = '"Elementary, my dear'
 PRESETS: dict[str, dict[str, Any]] = {
     "workshop": {},  # the defaults below
     "demo": {
-        "context": 64, "width": 64, "mlp": 128, "layers": 2, "batch": 8, "lr": 0.003, "steps": 2_000,
-        "eval_batch": 128, "checkpoint_every": 250, "temperature": 0.8, "threads": 1,
+        "context": 64, "width": 64, "mlp": 128, "layers": 2, "block": "usual", "batch": 8, "lr": 0.003,
+        "steps": 2_000, "eval_batch": 128, "checkpoint_every": 250, "temperature": 0.8, "threads": 1,
     },
 }  # fmt: skip
 
@@ -75,6 +75,8 @@ def parse_options(arguments: list[str] | None = None) -> Options:
     add("--mlp", type=whole, default=64, help="hidden size of the MLPs [64]")
     add("--heads", type=whole, default=4, help="attention heads of a block [4]")
     add("--layers", type=whole, default=4, help="blocks [4]")
+    blocks = "usual: a projection after attention, and what came in added once [workshop]"
+    add("--block", choices=("workshop", "usual"), default="workshop", help=blocks)
     add("--attention-only", action="store_true", help="leave the MLPs out")
     add("--dropout", type=number(float, 0, 0.999), default=0.0, help="share dropped in training [0]")
     add("--steps", type=number(int, 1, 99_999_999), default=50_000, help="steps in all [50000]")
@@ -205,7 +207,10 @@ def read_text(source: str) -> bytes:
     if not url.startswith(("https://", "http://")):
         if not Path(source).is_file():
             raise Refused(f"there is no text file {source}")
-        return Path(source).read_bytes()
+        try:
+            return Path(source).read_bytes()
+        except OSError as error:
+            raise Refused(f"the text {source} can't be read: {error.strerror}") from None
     if not re.fullmatch("[0-9a-f]{64}", sha256):
         raise Refused(f"a text from the network needs its checksum: {url}#sha256=HEX")
     cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tpufleet-gpt" / sha256
@@ -224,10 +229,12 @@ def read_text(source: str) -> bytes:
     return data
 
 
-def split(data: bytes, context: int) -> tuple[np.ndarray, np.ndarray]:
+def split(source: str, data: bytes, context: int) -> tuple[np.ndarray, np.ndarray]:
     """Four fifths of a text to train on and one to test on, as in the workshop, each with a window at least."""
     array = np.frombuffer(data, np.uint8)
     training, testing = np.split(array, [int(len(array) * 0.8)])
+    if not data:
+        raise Refused(f"the text is empty: {source}")
     if min(len(training), len(testing)) <= context:
         raise Refused(f"the text has only {len(array):,} bytes, too few for a context of {context}")
     return training, testing
@@ -253,11 +260,9 @@ def initial_weights(options: Options) -> Tree:
     def norm(*stack: int) -> Tree:
         return {"weight": np.ones((*stack, width), np.float32), "bias": np.zeros((*stack, width), np.float32)}
 
-    blocks = {
-        "attention_norm": norm(layers),
-        "query_key_value": {"weight": even(width, layers, width, 3 * width)},
-        "output": linear(width, width, layers),
-    }
+    blocks = {"attention_norm": norm(layers), "query_key_value": {"weight": even(width, layers, width, 3 * width)}}
+    if options.block == "usual":
+        blocks |= {"output": linear(width, width, layers)}
     if not options.attention_only:
         blocks |= {
             "mlp_norm": norm(layers),
@@ -276,7 +281,11 @@ def initial_weights(options: Options) -> Tree:
 def forward(
     weights: Tree, windows: jax.Array, heads: int, dropout: float = 0.0, key: jax.Array | None = None
 ) -> jax.Array:
-    """(B, T) bytes -> (B, T, 256) scores of the next byte. Each block looks back (attention), then thinks (MLP)."""
+    """(B, T) bytes -> (B, T, 256) scores of the next byte. Each block looks back (attention), then thinks (MLP).
+
+    The usual block mixes what its heads have found ("output"); the workshop's leaves that to the MLP, and adds what
+    came in once more.
+    """
 
     def linear(x: jax.Array, layer: Tree) -> jax.Array:
         return x @ layer["weight"] + layer.get("bias", 0)
@@ -294,13 +303,13 @@ def forward(
         query, key, value = qkv.reshape(*x.shape[:2], 3, heads, -1).transpose(2, 0, 3, 1, 4)  # each (B, heads, T, size)
         regard = query @ key.swapaxes(2, 3) / math.sqrt(query.shape[3]) + future  # (B, heads, T, T)
         mixed = (jax.nn.softmax(regard) @ value).swapaxes(1, 2).reshape(x.shape)
-        x = x + drop(linear(mixed, layer["output"]), key_1)
+        y = x + drop(linear(mixed, layer["output"]) if "output" in layer else mixed, key_1)
         if "mlp_in" in layer:
-            hidden = jax.nn.relu(linear(norm(x, layer["mlp_norm"]), layer["mlp_in"]))
-            x = x + drop(linear(hidden, layer["mlp_out"]), key_2)
-        return x, None
+            hidden = jax.nn.relu(linear(norm(y, layer["mlp_norm"]), layer["mlp_in"]))
+            y = y + drop(linear(hidden, layer["mlp_out"]), key_2)
+        return y if "output" in layer else x + y, None
 
-    layers, length = len(weights["blocks"]["output"]["bias"]), windows.shape[1]
+    layers, length = len(weights["blocks"]["query_key_value"]["weight"]), windows.shape[1]
     keys = jax.random.split(key, 2 * layers + 1) if dropout else jnp.zeros(2 * layers + 1)
     future = jnp.where(jnp.tri(length, dtype=bool), 0, -1e30)  # no position looks at those after it
     x = drop(weights["bytes"][windows] + weights["positions"][:length], keys[0])
@@ -410,7 +419,15 @@ def compiled(function: Callable[..., Any], *arguments: Any, **how: Any) -> Calla
 
 # ── records and checkpoints ─────────────────────────────────────────────────────────────────────────────────
 
-SIZES = ("context", "width", "mlp", "heads", "layers", "attention_only")  # what the shapes of all arrays follow from
+SIZES = (
+    "context",
+    "width",
+    "mlp",
+    "heads",
+    "layers",
+    "block",
+    "attention_only",
+)  # what the shapes of all arrays follow from
 
 
 def append(path: Path, record: dict[str, Any]) -> None:
@@ -592,7 +609,7 @@ def train(options: Options) -> int:
     compilations = count_compilations()
     saved = find_saved(options, out)
     source, text, sha256 = find_text(options, saved)
-    learning, testing = split(text, options.context)
+    learning, testing = split(source, text, options.context)
     say(f"text     {source}: {len(learning):,} bytes to train on, {len(testing):,} to test on")
 
     fresh = initial_state(options)
@@ -716,6 +733,8 @@ def let_speak(options: Options) -> int:
     weights = jax.device_put(unflat(saved, initial_state(options))["weights"])
     voice = Voice(options, weights)
     for prompt in options.prompt:
+        if (size := len(prompt.encode(errors="surrogateescape"))) > options.context:
+            print(f"train.py: the prompt has {size} bytes; this model sees the last {options.context}", file=sys.stderr)
         say("".join(voice(weights, prompt, options.seed)))
     return 0
 
@@ -728,7 +747,7 @@ def main() -> int:
         return let_speak(options) if options.complete else train(options)
     except Refused as error:
         sentence, code = str(error), 2
-    except (DeviceError, OSError, jax.errors.JaxRuntimeError) as error:  # no chip, a full disk, no memory left
+    except (DeviceError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:  # no chip, a full disk, no memory
         sentence, code = str(error).splitlines()[0], 1
     print(f"train.py: {printable(sentence)}", file=sys.stderr)
     return code

@@ -152,6 +152,16 @@ def test_a_runs_drawer_shows_its_log_as_it_grows_and_gives_the_focus_back(visito
     expect(link).to_be_focused()
 
 
+def test_the_drawer_says_what_a_known_message_means(visitor: Visitor, opened: Open) -> None:
+    run = run_ids()[1]
+    opened.desk.logs[run] = b"TPU initialization failed: open(/dev/vfio/0): Device or resource busy <b>\n"
+    page = look(visitor)
+    page.get_by_role("link", name=run).click()
+    drawer = page.get_by_role("dialog", name=run)
+    expect(drawer).to_contain_text("It says that a process still has the chip open", **SOON)
+    expect(drawer).to_contain_text("docs/troubleshooting.md#device-or-resource-busy")
+
+
 def test_a_guests_log_is_not_asked_for(visitor: Visitor, opened: Open) -> None:
     page = look(visitor)
     page.get_by_role("link", name="ada-20261121-1810").click()

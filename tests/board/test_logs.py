@@ -48,6 +48,15 @@ def test_the_end_of_a_log_is_text_in_whole_lines() -> None:
     assert shown(b"x" * TAIL) == "x" * TAIL, "one line without end is better than nothing"
 
 
+def test_a_log_that_says_something_known_comes_with_what_it_means(tmp_path: Path) -> None:
+    desk = Desk(logs={"gpt": b"RuntimeError: Missing XLA configuration <b>\n", "fine": b"step 100\n"})
+    with board(tmp_path, desk) as opened:
+        meaning = opened.site.get("/log/gpt").headers["x-tpufleet-meaning"]
+        assert "tpufleet run or on-chip" in meaning
+        assert meaning.endswith("(docs/troubleshooting.md#missing-xla-configuration).")
+        assert "x-tpufleet-meaning" not in opened.site.get("/log/fine").headers
+
+
 def test_a_log_is_asked_for_by_its_run_alone(tmp_path: Path) -> None:
     desk = Desk(logs={"gpt": b"<script>alert(1)</script>\n"})
     with board(tmp_path, desk) as opened:

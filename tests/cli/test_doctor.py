@@ -39,3 +39,18 @@ def test_what_failed_runs_said_is_explained_once_with_what_mends_it(fleet: Proje
     assert finding["text"].endswith("(docs/troubleshooting.md#missing-xla-configuration)")
     assert "tpufleet run or on-chip" in finding["fix"]
     assert not told["ok"]
+
+
+def test_the_report_of_a_failed_run_says_what_its_log_means_and_what_mends_it(fleet: Project) -> None:
+    fleet.run("run", "xla", "--follow", ok=False)
+    fleet.run("run", "fine", "--follow")
+    fleet.run("collect", ok=False)
+    report = fleet.directory / "artifacts/sherlock/report"
+    page = (report / "index.html").read_text()
+    worth_knowing = page.split("Worth knowing")[1].split("</aside>")[0]
+    assert "Its log says that the program looks for a TPU by variables" in worth_knowing
+    assert "start it by tpufleet run or on-chip" in worth_knowing
+    assert worth_knowing.count("docs/troubleshooting.md#missing-xla-configuration") == 1, "said once for both runs"
+    assert "fine" not in worth_knowing
+    assert page.count("What its log says, and what mends it") == 3, "with each run, also the one that is done"
+    assert "start it by tpufleet run or on-chip" in (report / "index.md").read_text()

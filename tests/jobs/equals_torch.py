@@ -1,6 +1,6 @@
 """Run by a Python that has JAX and torch: the same weights and batches in both; prints each step's two losses.
 
-`equals_torch.py JOBS STEPS` writes a line of JSON: [[torch's, JAX's], …].
+`equals_torch.py JOBS STEPS` writes a line of JSON: {"workshop": [[torch's, JAX's], …], "usual": […]}, by block.
 """
 
 import importlib.util
@@ -42,48 +42,53 @@ def transferred(model: torch.nn.Module) -> dict[str, object]:
         each = [layer(f"blocks.{n}.{name}") for n in range(blocks)]
         return {part: np.stack([one[part] for one in each]) for part in each[0]}
 
+    parts = {
+        "attention_norm": "attention.norm",
+        "query_key_value": "attention.query_key_value",
+        "output": "attention.output",
+        "mlp_norm": "mlp.0",
+        "mlp_in": "mlp.1",
+        "mlp_out": "mlp.3",
+    }
     return {
         "bytes": array["bytes.weight"],
         "positions": array["positions.weight"],
-        "blocks": {
-            "attention_norm": stacked("attention.norm"),
-            "query_key_value": stacked("attention.query_key_value"),
-            "output": stacked("attention.output"),
-            "mlp_norm": stacked("mlp.0"),
-            "mlp_in": stacked("mlp.1"),
-            "mlp_out": stacked("mlp.3"),
-        },
+        "blocks": {ours: stacked(theirs) for ours, theirs in parts.items() if f"blocks.0.{theirs}.weight" in array},
         "norm": layer("norm"),
         "scores": layer("scores"),
     }
 
 
+def losses(block: str) -> list[list[float]]:
+    """Each step's two losses, of a model with such blocks."""
+    sizes = {"context": 32, "width": 32, "mlp": 64, "heads": 4, "layers": 2, "block": block}
+    others = {"batch": 8, "threads": 1, "device": "cpu"}
+    options = ours.parse_options([f"--{name}={value}" for name, value in {**sizes, **others}.items()])
+    ours.choose_device(options)
+    model = theirs.GPT(theirs.Shape(**sizes))
+    optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
+
+    weights = transferred(model)
+    zeros = jax.tree.map(np.zeros_like, weights)
+    state = {"weights": weights, "mean": zeros, "square": zeros}
+    assert jax.tree.map(np.shape, state) == jax.tree.map(np.shape, ours.initial_state(options))
+
+    data = np.frombuffer(b"".join(b'"It is %d steps," said Holmes.\n' % n for n in range(200)), np.uint8)
+    places = len(data) - options.context
+    advance = jax.jit(partial(ours.launch, options))
+    pairs = []
+    for step in range(STEPS):
+        drawn = ours.draw(options, step, places)
+        state, found = advance(state, data, drawn, np.float32(options.lr))
+        windows = torch.tensor(data[drawn[1][0][:, None] + np.arange(options.context + 1)]).long()
+        loss = model.loss(windows[:, :-1], windows[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        pairs.append([loss.item(), float(found[0])])
+    return pairs
+
+
 torch.manual_seed(0)
 torch.set_num_threads(1)
-SIZES = {"context": 32, "width": 32, "mlp": 64, "heads": 4, "layers": 2}
-OTHERS = {"batch": 8, "threads": 1, "device": "cpu"}
-options = ours.parse_options([f"--{name}={value}" for name, value in {**SIZES, **OTHERS}.items()])
-ours.choose_device(options)
-model = theirs.GPT(theirs.Shape(**SIZES))
-optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
-
-weights = transferred(model)
-zeros = jax.tree.map(np.zeros_like, weights)
-fresh = ours.initial_state(options)
-state = {"weights": weights, "mean": zeros, "square": zeros}
-assert jax.tree.map(np.shape, state) == jax.tree.map(np.shape, fresh)
-
-data = np.frombuffer(b"".join(b'"It is %d steps," said Holmes.\n' % n for n in range(200)), np.uint8)
-places = len(data) - options.context
-advance = jax.jit(partial(ours.launch, options))
-pairs = []
-for step in range(STEPS):
-    drawn = ours.draw(options, step, places)
-    state, found = advance(state, data, drawn, np.float32(options.lr))
-    windows = torch.tensor(data[drawn[1][0][:, None] + np.arange(options.context + 1)]).long()
-    loss = model.loss(windows[:, :-1], windows[:, 1:])
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    pairs.append([loss.item(), float(found[0])])
-print(json.dumps(pairs))
+print(json.dumps({block: losses(block) for block in ("workshop", "usual")}))

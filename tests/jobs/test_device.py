@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import GPT, TINY, Job
+from .trainings import GPT, Trainings
 
 ASK = """
 import pathlib, sys, warnings
@@ -33,7 +33,7 @@ def fake_torch_xla(directory: Path) -> Path:
     return directory
 
 
-def ask(job: Job, tmp_path: Path, *packages: Path) -> list[str]:
+def ask(job: Trainings, tmp_path: Path, *packages: Path) -> list[str]:
     """What `auto` takes without a chip, with a v2's and with a v5e's: 3 environments, without and with a GPU."""
     for file in ("none/vfio/vfio", "v2/accel0", "v5e/vfio/3"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def ask(job: Job, tmp_path: Path, *packages: Path) -> list[str]:
     ).stdout.splitlines()
 
 
-def test_auto_takes_a_tpu_only_where_everything_for_one_is_there(job: Job, tmp_path: Path) -> None:
+def test_auto_takes_a_tpu_only_where_everything_for_one_is_there(job: Trainings, tmp_path: Path) -> None:
     answers = ask(job, tmp_path, fake_torch_xla(tmp_path / "xla"))
     unset, cpu, tpu = answers[:6], answers[6:12], answers[12:]
     assert unset == ["cpu: PJRT_DEVICE is not TPU"] * 3 + ["cuda: a GPU is here"] * 3
@@ -56,7 +56,7 @@ def test_auto_takes_a_tpu_only_where_everything_for_one_is_there(job: Job, tmp_p
     assert tpu == ["cpu: no TPU chip here", *xla, "cuda: a GPU is here", *xla]
 
 
-def test_auto_takes_torch_tpu_for_the_chips_that_it_knows(job: Job, tmp_path: Path) -> None:
+def test_auto_takes_torch_tpu_for_the_chips_that_it_knows(job: Trainings, tmp_path: Path) -> None:
     (tmp_path / "packages").mkdir()
     (tmp_path / "packages" / "torch_tpu.py").touch()
     none, v2, v5e = ask(job, tmp_path, tmp_path / "packages")[12:15]
@@ -73,23 +73,18 @@ def test_auto_takes_torch_tpu_for_the_chips_that_it_knows(job: Job, tmp_path: Pa
         (["--device", "cpu", "--scan"], 1, "--scan is torch_xla's: it needs --device xla, and this is cpu"),
     ],
 )
-def test_what_the_machine_has_not_is_one_sentence(job: Job, options: list[str], code: int, says: str) -> None:
-    refused = job.run("train.py", *TINY, *options)
-    assert refused.returncode == code
-    assert says in refused.stderr
-    assert refused.stderr.count("\n") == 1
+def test_what_the_machine_has_not_is_one_sentence(job: Trainings, options: list[str], code: int, says: str) -> None:
+    assert says in job.refusal(code, *options)
 
 
-def test_compiling_without_a_compiler_is_one_sentence(job: Job, tmp_path: Path) -> None:
-    refused = job.run("train.py", *TINY, "--compile", PATH=str(tmp_path), CXX="")
-    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
-    assert "--compile on a CPU needs a C++ compiler" in refused.stderr
+def test_compiling_without_a_compiler_is_one_sentence(job: Trainings, tmp_path: Path) -> None:
+    refused = job.refusal(1, "--compile", PATH=str(tmp_path), CXX="")
+    assert "--compile on a CPU needs a C++ compiler" in refused
 
 
-def test_a_cpu_in_place_of_the_tpu_that_was_asked_for_is_refused(job: Job, tmp_path: Path) -> None:
-    refused = job.run("train.py", *TINY, "--device", "xla", PYTHONPATH=str(fake_torch_xla(tmp_path)))
-    assert refused.returncode == 1
-    assert refused.stderr == "train.py: PJRT_DEVICE is TPU, but torch_xla took a CPU\n"
+def test_a_cpu_in_place_of_the_tpu_that_was_asked_for_is_refused(job: Trainings, tmp_path: Path) -> None:
+    refused = job.refusal(1, "--device", "xla", PYTHONPATH=str(fake_torch_xla(tmp_path)))
+    assert refused == "train.py: PJRT_DEVICE is TPU, but torch_xla took a CPU\n"
 
 
 @pytest.mark.parametrize(
@@ -99,9 +94,6 @@ def test_a_cpu_in_place_of_the_tpu_that_was_asked_for_is_refused(job: Job, tmp_p
         ("OSError('libtpu not found\\nmore')", "can't use a TPU here: libtpu not found"),
     ],
 )
-def test_a_torch_xla_that_does_not_work_is_refused(job: Job, tmp_path: Path, fault: str, says: str) -> None:
+def test_a_torch_xla_that_does_not_work_is_refused(job: Trainings, tmp_path: Path, fault: str, says: str) -> None:
     (tmp_path / "torch_xla.py").write_text(f"raise {fault}\n")
-    refused = job.run("train.py", *TINY, "--device", "xla", PYTHONPATH=str(tmp_path))
-    assert refused.returncode == 1
-    assert says in refused.stderr
-    assert refused.stderr.count("\n") == 1
+    assert says in job.refusal(1, "--device", "xla", PYTHONPATH=str(tmp_path))

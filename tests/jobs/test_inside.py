@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import GPT
+from .trainings import GPT
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tests.host.conftest import host, library, make_host
 from tests.host.harness import Host
 from tpufleet.host import checkpoints
 
-from .conftest import GPT, Job, wait_until
+from .trainings import GPT, Trainings, wait_until
 
 __all__ = ["host", "library", "make_host"]  # fixtures
 
@@ -32,7 +32,7 @@ def newest(folder: Path) -> int:
 class Writer:
     """The process that writes; see writes.py."""
 
-    def __init__(self, job: Job, folder: Path) -> None:
+    def __init__(self, job: Trainings, folder: Path) -> None:
         self.folder = folder
         self.finished = folder.parent / "finished"
         program = Path(__file__).with_name("writes.py")
@@ -69,7 +69,7 @@ class Writer:
         return (self.folder / f".step-{newest(self.folder) + 1:08d}").exists()
 
 
-def kill_and_look(host: Host, job: Job, kills: int, seed: int) -> None:
+def kill_and_look(host: Host, job: Trainings, kills: int, seed: int) -> None:
     """So many kills that hit a write; after each, everybody who may load or take a checkpoint is asked."""
     host.enqueue(host.spec("gpt"))
     host.wait_for("gpt", "done")
@@ -95,10 +95,10 @@ def kill_and_look(host: Host, job: Job, kills: int, seed: int) -> None:
         writer.process.stdin.close()
 
 
-def test_a_checkpoint_whose_writer_is_killed_is_never_loaded_torn(host: Host, job: Job) -> None:
+def test_a_checkpoint_whose_writer_is_killed_is_never_loaded_torn(host: Host, job: Trainings) -> None:
     kill_and_look(host, job, kills=6, seed=0)
 
 
 @pytest.mark.faults
-def test_fifty_kills_during_a_checkpoint_s_write_never_make_a_torn_load(host: Host, job: Job) -> None:
+def test_fifty_kills_during_a_checkpoint_s_write_never_make_a_torn_load(host: Host, job: Trainings) -> None:
     kill_and_look(host, job, kills=KILLS, seed=1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .conftest import load_module
+from .trainings import load_module
 
 options = load_module("options")
 
@@ -27,6 +27,17 @@ def test_an_option_that_equals_the_usual_default_still_beats_the_preset() -> Non
     assert options.parse_options(["--preset", "demo", "--layers", "4"]).layers == 4
 
 
+def test_what_a_preset_switches_on_can_be_switched_off_as_a_sweep_does() -> None:
+    assert options.parse_options(["--preset", "small"]).amp == "bf16"
+    assert options.parse_options(["--preset", "small", "--amp", "none"]).amp is None
+    switches = ("attention-only", "tie-weights", "compile", "scan", "profile")
+    names = [switch.replace("-", "_") for switch in switches]
+    on = options.parse_options([f"--{switch}" for switch in switches])
+    off = options.parse_options([f"--{switch}" for switch in switches] + [f"--no-{switch}" for switch in switches])
+    assert [getattr(on, name) for name in names] == [True] * 5
+    assert [getattr(off, name) for name in names] == [False] * 5
+
+
 def test_prompts_may_be_repeated_and_replace_the_usual_one() -> None:
     assert options.parse_options(["--prompt", "It is", "--prompt", "Wat"]).prompt == ("It is", "Wat")
 
@@ -46,7 +57,7 @@ def test_prompts_may_be_repeated_and_replace_the_usual_one() -> None:
         ("--seed -1", "-1 is not between 0"),
         ("--preset tiny", "invalid choice: 'tiny'"),
         ("--device gpu", "invalid choice: 'gpu'"),
-        ("--amp fp8", "invalid choice: 'fp8'"),
+        ("--amp fp8", "'fp8' is neither none nor bf16"),
         ("--schedule linear", "invalid choice: 'linear'"),
         ("--scan --dropout 0.1", "--scan does not go with --dropout"),
         ("--warmup -1", "-1 is not between 0"),

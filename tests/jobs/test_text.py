@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import load_module
+from .trainings import load_module
 
 text = load_module("text")
 BODY = b"It was the best of texts. " * 40

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import TINY, Job, load_module, records
+from .trainings import Trainings, load_module, records
 
 TRACKERS = os.environ.get("TPUFLEET_TEST_TRACKERS", "")
 # An offline file is a log in LevelDB's format (blocks of 32 kB, pieces with 7 bytes of header) behind 7 bytes of W&B's.
@@ -41,7 +41,7 @@ print(json.dumps([about, said]))
 """
 
 
-def need(job: Job, package: str) -> dict[str, str]:
+def need(job: Trainings, package: str) -> dict[str, str]:
     """The environment in which the job finds the tracker's package; skips the test where there is none."""
     env = {"PYTHONPATH": TRACKERS, "TPUFLEET_RUN_ID": "gpt-lr0.01"}
     program = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({package!r}) is None)"
@@ -50,9 +50,9 @@ def need(job: Job, package: str) -> dict[str, str]:
     return env
 
 
-def train_and_go_back(job: Job, out: Path, tracker: str, **env: str) -> None:
+def train_and_go_back(job: Trainings, out: Path, tracker: str, **env: str) -> None:
     """A training of 40 steps, then, as if its last checkpoint had been lost with a machine, on to 60 from step 30."""
-    words = ["train.py", *TINY, "--track", tracker]
+    words = [*job.small, "--track", tracker]
     for steps in ("40", "60"):
         done = job.run(*words, "--steps", steps, TPUFLEET_RUN_DIR=str(out), **env)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -61,7 +61,7 @@ def train_and_go_back(job: Job, out: Path, tracker: str, **env: str) -> None:
     assert [record["step"] for record in records(out)] == [0, 10, 20, 30, 40, 50, 60]
 
 
-def test_trackio_is_told_each_step_once(job: Job, tmp_path: Path) -> None:
+def test_trackio_is_told_each_step_once(job: Trainings, tmp_path: Path) -> None:
     env = need(job, "trackio")
     out = tmp_path / "out"
     train_and_go_back(job, out, "trackio", **env)
@@ -71,7 +71,7 @@ def test_trackio_is_told_each_step_once(job: Job, tmp_path: Path) -> None:
     assert json.loads(rows[-1][2])["test_loss"] == pytest.approx(records(out)[-1]["test_loss"])
 
 
-def test_wandb_is_told_each_step_once_of_one_run(job: Job, tmp_path: Path) -> None:
+def test_wandb_is_told_each_step_once_of_one_run(job: Trainings, tmp_path: Path) -> None:
     env = {**need(job, "wandb"), "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
     out = tmp_path / "out"
     train_and_go_back(job, out, "wandb", **env)
@@ -86,11 +86,10 @@ def test_wandb_is_told_each_step_once_of_one_run(job: Job, tmp_path: Path) -> No
     assert [r["test_loss"] for r in told] == pytest.approx([r["test_loss"] for r in records(out)])
 
 
-def test_a_tracker_that_is_not_installed_is_one_sentence(job: Job, tmp_path: Path) -> None:
+def test_a_tracker_that_is_not_installed_is_one_sentence(job: Trainings, tmp_path: Path) -> None:
     (tmp_path / "wandb.py").write_text("raise ImportError('as if it were not installed')\n")
-    done = job.run("train.py", *TINY, "--out", tmp_path / "out", "--track", "wandb", PYTHONPATH=str(tmp_path))
-    assert done.returncode == 2
-    assert done.stderr == "train.py: --track wandb needs the package wandb: pip install wandb\n"
+    said = job.refusal(2, "--out", tmp_path / "out", "--track", "wandb", PYTHONPATH=str(tmp_path))
+    assert said == "train.py: --track wandb needs the package wandb: pip install wandb\n"
 
 
 def test_without_a_tracker_nothing_is_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The training job as a whole: what it leaves, and that nothing that happens to it can be seen in the losses."""
 
-import hashlib
 import json
 import os
 import re
@@ -10,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import TINY, Job, checkpoints, losses, records
+from .trainings import Trainings, check_manifest, checkpoints, losses, newest_step, records
 
 DROPOUT = ("--dropout", "0.2")
 
 
-def test_losses_fall(trained: tuple[Job, Path]) -> None:
+def test_losses_fall(trained: tuple[Trainings, Path]) -> None:
     _, out = trained
     (_, _, first), *_, (step, _, last) = losses(out)
     assert step == 40
@@ -24,7 +23,7 @@ def test_losses_fall(trained: tuple[Job, Path]) -> None:
     assert last < first - 1
 
 
-def test_each_evaluation_is_a_record_and_the_first_says_what_it_ran_on(trained: tuple[Job, Path]) -> None:
+def test_each_evaluation_is_a_record_and_the_first_says_what_it_ran_on(trained: tuple[Trainings, Path]) -> None:
     _, out = trained
     metrics = records(out)
     assert [record["step"] for record in metrics] == [0, 10, 20, 30, 40]
@@ -38,7 +37,7 @@ def test_each_evaluation_is_a_record_and_the_first_says_what_it_ran_on(trained: 
     assert re.match(r"2\.\d+", setup["torch"])
 
 
-def test_each_evaluation_lets_the_model_speak(trained: tuple[Job, Path]) -> None:
+def test_each_evaluation_lets_the_model_speak(trained: tuple[Trainings, Path]) -> None:
     _, out = trained
     spoken = records(out, "completions")
     assert [record["step"] for record in spoken] == [0, 10, 20, 30, 40]
@@ -46,25 +45,23 @@ def test_each_evaluation_lets_the_model_speak(trained: tuple[Job, Path]) -> None
     assert {record["prompt"] for record in spoken} == {'"Elementary, my dear'}
 
 
-def test_a_checkpoint_is_as_its_manifest_says_and_only_the_newest_are_kept(trained: tuple[Job, Path]) -> None:
+def test_a_checkpoint_is_as_its_manifest_says_and_only_the_newest_are_kept(trained: tuple[Trainings, Path]) -> None:
     _, out = trained
     assert checkpoints(out) == ["step-00000030", "step-00000040"]
     newest = out / "checkpoints" / "step-00000040"
-    manifest = json.loads((newest / "manifest.json").read_text())
-    assert manifest["step"] == 40
-    assert {file["path"] for file in manifest["files"]} == {"model.pt", "training.pt"}
-    for file in manifest["files"]:
-        data = (newest / file["path"]).read_bytes()
-        assert (len(data), hashlib.sha256(data).hexdigest()) == (file["size"], file["sha256"])
+    assert {path.name for path in newest.iterdir()} == {"manifest.json", "model.pt", "training.pt"}
+    check_manifest(newest, 40)
 
 
-def test_the_fleet_says_where_to_write(trained: tuple[Job, Path]) -> None:
+def test_the_fleet_says_where_to_write(trained: tuple[Trainings, Path]) -> None:
     _, out = trained
     assert (out / "metrics.jsonl").exists()
     assert not (out.parent / "unused").exists()
 
 
-def test_the_terminal_gets_a_line_for_each_evaluation_and_no_control_characters(trained: tuple[Job, Path]) -> None:
+def test_the_terminal_gets_a_line_for_each_evaluation_and_no_control_characters(
+    trained: tuple[Trainings, Path],
+) -> None:
     _, out = trained
     log = (out / "log.txt").read_text()
     assert len(re.findall(r"^step +\d+/40 .* test +\d\.\d{3}", log, re.MULTILINE)) == 5
@@ -72,7 +69,7 @@ def test_the_terminal_gets_a_line_for_each_evaluation_and_no_control_characters(
 
 
 def test_the_same_seed_gives_the_same_training_and_another_seed_another(
-    job: Job, trained: tuple[Job, Path], tmp_path: Path
+    job: Trainings, trained: tuple[Trainings, Path], tmp_path: Path
 ) -> None:
     _, first = trained
     job.train(tmp_path / "again")
@@ -84,11 +81,11 @@ def test_the_same_seed_gives_the_same_training_and_another_seed_another(
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_a_training_that_was_ended_goes_on_to_the_same_losses_to_the_last_bit(
-    job: Job, tmp_path: Path, number: signal.Signals, code: int
+    job: Trainings, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     ended, whole = tmp_path / "ended", tmp_path / "whole"
     assert job.train_and_signal(ended, number, 25, *DROPOUT) == code
-    reached = int(checkpoints(ended)[-1].removeprefix("step-"))
+    reached = newest_step(ended)
     steps = ("--steps", str(reached + 25))
     job.train(ended, "--resume", "auto", *DROPOUT, *steps)
     job.train(whole, *DROPOUT, *steps)
@@ -98,7 +95,7 @@ def test_a_training_that_was_ended_goes_on_to_the_same_losses_to_the_last_bit(
     assert [setup["resumed_from"] for setup in setups] == [None, reached]  # type: ignore[index]  it is an object
 
 
-def test_sigterm_saves_the_step_at_hand(job: Job, tmp_path: Path) -> None:
+def test_sigterm_saves_the_step_at_hand(job: Trainings, tmp_path: Path) -> None:
     options = ("--checkpoint-every", "1000000")
     assert job.train_and_signal(tmp_path / "out", signal.SIGTERM, 10, *options) == 143
     (saved,) = checkpoints(tmp_path / "out")
@@ -106,7 +103,7 @@ def test_sigterm_saves_the_step_at_hand(job: Job, tmp_path: Path) -> None:
 
 
 def test_the_fleet_resumes_from_a_checkpoint_that_lies_elsewhere(
-    job: Job, trained: tuple[Job, Path], tmp_path: Path
+    job: Trainings, trained: tuple[Trainings, Path], tmp_path: Path
 ) -> None:
     _, whole = trained
     mirrored = tmp_path / "mirrored" / "step-00000030"
@@ -116,7 +113,7 @@ def test_the_fleet_resumes_from_a_checkpoint_that_lies_elsewhere(
     assert losses(tmp_path / "run") == losses(whole)[-1:]
 
 
-def test_a_torn_checkpoint_is_never_loaded(job: Job, trained: tuple[Job, Path], tmp_path: Path) -> None:
+def test_a_torn_checkpoint_is_never_loaded(job: Trainings, trained: tuple[Trainings, Path], tmp_path: Path) -> None:
     _, whole = trained
     out = tmp_path / "out"
     shutil.copytree(whole, out)
@@ -126,9 +123,8 @@ def test_a_torn_checkpoint_is_never_loaded(job: Job, trained: tuple[Job, Path], 
     with (out / "metrics.jsonl").open("a") as file:
         file.write('{"step": 50, "test_lo')
 
-    refused = job.run("train.py", *TINY, TPUFLEET_RESUME=str(torn.parent), TPUFLEET_RUN_DIR=str(out))
-    assert refused.returncode == 2
-    assert "is damaged: training.pt is not as its manifest says" in refused.stderr
+    refused = job.refusal(2, TPUFLEET_RESUME=str(torn.parent), TPUFLEET_RUN_DIR=str(out))
+    assert "is damaged: training.pt is not as its manifest says" in refused
 
     job.train(out, TPUFLEET_RUN_DIR=str(out))
     assert losses(out) == losses(whole)
@@ -136,7 +132,7 @@ def test_a_torn_checkpoint_is_never_loaded(job: Job, trained: tuple[Job, Path], 
 
 
 def test_a_fleets_run_without_any_whole_checkpoint_begins_anew(
-    job: Job, trained: tuple[Job, Path], tmp_path: Path
+    job: Trainings, trained: tuple[Trainings, Path], tmp_path: Path
 ) -> None:
     _, whole = trained
     run = tmp_path / "run"
@@ -147,19 +143,19 @@ def test_a_fleets_run_without_any_whole_checkpoint_begins_anew(
     assert losses(run) == losses(whole)
 
 
-def test_a_finished_training_says_so_and_changes_nothing(job: Job, trained: tuple[Job, Path], tmp_path: Path) -> None:
+def test_a_finished_training_says_so_and_changes_nothing(
+    job: Trainings, trained: tuple[Trainings, Path], tmp_path: Path
+) -> None:
     _, whole = trained
     shutil.copytree(whole, tmp_path / "out")
-    done = job.train(tmp_path / "out", "--resume", "auto")
-    assert "step 40 was reached before" in done.stdout
+    assert "step 40 was reached before" in job.train(tmp_path / "out", "--resume", "auto")
     assert records(tmp_path / "out") == records(whole)
 
 
-def test_a_persons_old_training_is_not_written_over(job: Job, trained: tuple[Job, Path]) -> None:
+def test_a_persons_old_training_is_not_written_over(job: Trainings, trained: tuple[Trainings, Path]) -> None:
     _, out = trained
-    refused = job.run("train.py", *TINY, "--out", out)
-    assert refused.returncode == 2
-    assert "holds a training already: --resume auto goes on with it, --out writes elsewhere" in refused.stderr
+    refused = job.refusal(2, "--out", out)
+    assert "holds a training already: --resume auto goes on with it, --out writes elsewhere" in refused
 
 
 @pytest.mark.parametrize(
@@ -171,23 +167,18 @@ def test_a_persons_old_training_is_not_written_over(job: Job, trained: tuple[Job
         (["--out", "/dev/null/x"], 1, "/dev/null"),
     ],
 )
-def test_what_a_person_can_mend_is_one_sentence(job: Job, options: list[str], code: int, says: str) -> None:
-    refused = job.run("train.py", *TINY, *options)
-    assert refused.returncode == code
-    assert says in refused.stderr
-    assert refused.stderr.count("\n") == 1
+def test_what_a_person_can_mend_is_one_sentence(job: Trainings, options: list[str], code: int, says: str) -> None:
+    assert says in job.refusal(code, *options)
 
 
-def test_a_checkpoint_of_another_shape_or_text_is_refused(job: Job, trained: tuple[Job, Path]) -> None:
+def test_a_checkpoint_of_another_shape_or_text_is_refused(job: Trainings, trained: tuple[Trainings, Path]) -> None:
     _, out = trained
-    shape = job.run("train.py", *TINY, "--resume", out, "--width", "16", "--attention-only")
-    assert "is of another model: width 8, not 16, attention_only False, not True" in shape.stderr
-    other = job.run("train.py", *TINY, "--resume", out, "--corpus", "builtin:python-docs")
-    assert "was trained on another text" in other.stderr
-    assert (shape.returncode, other.returncode) == (2, 2)
+    shape = job.refusal(2, "--resume", out, "--width", "16", "--attention-only")
+    assert "is of another model: width 8, not 16, attention_only False, not True" in shape
+    assert "was trained on another text" in job.refusal(2, "--resume", out, "--corpus", "builtin:python-docs")
 
 
-def test_the_exercises_options_work_together(job: Job, tmp_path: Path) -> None:
+def test_the_exercises_options_work_together(job: Trainings, tmp_path: Path) -> None:
     options = "--attention-only --dropout 0.5 --preset demo --seed 3 --keep 1 --temperature 0 --steps 10"
     options += " --schedule cosine --warmup 4 --amp bf16 --tie-weights --profile"
     job.train(tmp_path / "out", *options.split(), "--prompt", "It is", "--prompt", "Hé \x1b[31m")
@@ -198,7 +189,7 @@ def test_the_exercises_options_work_together(job: Job, tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-def test_a_compiled_step_learns_the_same(job: Job, trained: tuple[Job, Path], tmp_path: Path) -> None:
+def test_a_compiled_step_learns_the_same(job: Trainings, trained: tuple[Trainings, Path], tmp_path: Path) -> None:
     _, plain = trained
     job.train(tmp_path / "out", "--compile", "--steps", "20", PATH=os.environ["PATH"], HOME=os.environ["HOME"])
     compiled = [record["test_loss"] for record in records(tmp_path / "out")]

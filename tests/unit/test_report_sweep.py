@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,12 +23,12 @@ from tests.unit.report_data import (
 )
 from tpufleet import report
 from tpufleet.report.cost import cost_of
-from tpufleet.report.grid import axis, level, points, repeats, varying
+from tpufleet.report.grid import axis, comparable, level, points, repeats, varying
 from tpufleet.report.html import el, fragment
 from tpufleet.report.load import Collection, load
 from tpufleet.report.sweep import sweep
 from tpufleet.report.timeline import DONE, FAILED, INTERRUPTED, STOPPED, ticks, timeline
-from tpufleet.report.view import view
+from tpufleet.report.view import columns, deciding, view
 
 
 def collected(home: Path, *runs: Mapping[str, Any], nodes: list[dict[str, Any]] | None = None) -> Collection:
@@ -113,6 +114,60 @@ def test_in_a_heat_map_the_best_point_is_framed_and_the_darkest(tmp_path: Path) 
     markup = fragment_of(collected(tmp_path, *({"params": p, "loss": 3 - i} for i, p in enumerate(grid))))
     assert markup.count(" best") >= 1
     assert '<td class="h0 best"><span class="badge">best </span><b>−2.000</b>' in markup
+
+
+def test_jobs_with_other_parameters_are_sweeps_of_their_own_each_by_its_own_metric(tmp_path: Path) -> None:
+    completion: dict[str, Any] = {"job": "completion", "id": "completion-way"}
+    found = collected(
+        tmp_path,
+        *({"params": {"lr": lr}, "loss": float(lr)} for lr in "12"),
+        *({"params": {"lr": lr}, "loss": float(lr), "job": "jax", "id": f"jax-lr{lr}"} for lr in "12"),
+        *(
+            completion | {"id": f"completion-{n}", "params": {"way": way}, "metrics": {"ms_a_byte": n, "bytes": 7 - n}}
+            for n, way in enumerate(("fixed", "cpu"), 1)
+        ),
+    )
+    assert [sorted({run.job for run in runs}) for runs in comparable(found.runs)] == [["completion"], ["gpt", "jax"]]
+    markup = fragment_of(found)
+    assert re.findall(r'<h3 class="job">([^<]*)', markup) == ["gpt, jax", "completion"]
+    assert "<b>ms_a_byte</b> by way" in markup
+    assert "<b>test_loss</b> by job and lr" in markup
+    assert view(found).main == "test_loss"
+
+
+def test_each_parameter_by_itself_has_the_means_of_all_that_differs(tmp_path: Path) -> None:
+    grid = [{"amp": amp, "compile": compiled} for amp in ("none", "bf16") for compiled in ("no", "yes")]
+    told = [
+        {"test_loss": 2.0 + n, "steps_per_second": 10.0 + n, "parameters": 7}
+        | ({"compile_seconds": 30.0 * n} if n else {})
+        for n in range(4)
+    ]
+    markup = fragment_of(collected(tmp_path, *({"params": p, "metrics": m} for p, m in zip(grid, told, strict=True))))
+    table = markup.split('<table class="effects">')[1].split("</table>")[0]
+    rows = [re.findall(r">([^<>]+)<", row) for row in table.split("<tr>")[1:]]
+    assert rows == [
+        ["Parameter", "Value", "Runs", "test_loss", "steps_per_second", "compile_seconds"],
+        ["amp", "bf16", "2", "4.500", "12.50", "75"],
+        ["none", "2", "2.500", "10.50", "30"],
+        ["compile", "no", "2", "3.000", "11", "60"],
+        ["yes", "2", "4.000", "12", "60"],
+    ]
+
+
+def test_the_deciding_metric_is_a_loss_else_one_whose_name_says_the_lower_the_better() -> None:
+    assert deciding(["accuracy", "train_loss", "test_loss"]) == "test_loss"
+    assert deciding(["seconds", "train_loss"]) == "train_loss"
+    assert deciding(["steps", "compilations", "bytes", "first_ms_a_byte", "seconds"]) == "first_ms_a_byte"
+    assert deciding(["accuracy", "steps_per_second", "forms"]) is None
+
+
+def test_the_table_of_runs_has_what_moves_or_differs(tmp_path: Path) -> None:
+    found = collected(
+        tmp_path,
+        {"metrics": {"steps": 5, "compilations": 5, "test_loss": 2.0, "parameters": 9}},
+        {"metrics": {"steps": 9, "compilations": 9, "test_loss": 2.1, "parameters": 9, "peak_bytes": 3}},
+    )
+    assert columns(found.runs, "test_loss") == ("test_loss", "compilations")
 
 
 def test_nothing_that_varies_or_nothing_measured_is_no_sweep(tmp_path: Path) -> None:

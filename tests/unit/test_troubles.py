@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 
-from tpufleet.troubles import TROUBLES, find
+from tpufleet.troubles import MOST_TEXT, TROUBLES, find
 
 PAGE = Path(__file__).parents[2] / "docs/troubleshooting.md"
 CHAPTERS = dict(re.findall(r"^### (.+?)\n\n((?:    .+\n)+)", PAGE.read_text(), re.MULTILINE))
@@ -40,3 +41,12 @@ def test_a_log_without_trouble_has_none() -> None:
 def test_the_particular_comes_before_the_general() -> None:
     told = find("TPU initialization failed: open(/dev/vfio/0): Device or resource busy")
     assert [trouble.anchor for trouble in told] == ["device-or-resource-busy", "backend-tpu"]
+
+
+@pytest.mark.parametrize(
+    "bait", ["_XLAC", "/dev/accel0 ", "Could not open ", "RESOURCE_EXHAUSTED: ", "/tpu_logs ", "libtpu "]
+)
+def test_a_log_that_is_made_to_be_slow_to_search_is_searched_at_once(bait: str) -> None:
+    began = time.process_time()
+    assert find(bait * (MOST_TEXT // len(bait))) == ()
+    assert time.process_time() - began < 5  # without a bound on how far a pattern looks, minutes

@@ -30,6 +30,7 @@ from tpufleet.board.scene import Scene
 from tpufleet.board.signup import Form, same
 from tpufleet.board.wall_page import wall_page
 from tpufleet.errors import TpufleetError
+from tpufleet.troubles import find
 
 LARGEST_FORM = 400_000  # of 100 kB, with each byte as %XX
 FORM_S = 20.0
@@ -122,7 +123,10 @@ class Board:
         text = await self._logs.tail(request.path_params["run"])
         if text is None:
             raise HTTPException(404)
-        return _unless_known(request, text, kind="text/plain")
+        answer = _unless_known(request, text, kind="text/plain")
+        if known := find(text)[:1]:
+            answer.headers["x-tpufleet-meaning"] = known[0].sentence
+        return answer
 
     def _viewer(self, request: Request) -> Response:
         viewer = self._door.viewer

@@ -65,7 +65,8 @@ window.tpufleetDrawer = ({ opened = () => {}, closed = () => {} } = {}) => {
         const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
         log.textContent = await answer.text();
         if (atEnd) log.scrollTop = log.scrollHeight;
-        said.textContent = log.textContent ? "The end of it, as it grows." : "Nothing yet.";
+        const meaning = answer.headers.get("X-Tpufleet-Meaning");
+        said.textContent = meaning ? `It says that ${meaning}` : log.textContent ? "The end of it, as it grows." : "Nothing yet.";
       } else if (answer.status !== 304) said.textContent = "The log can’t be had at the moment.";
     } catch (error) {
       if (error.name === "AbortError") return;

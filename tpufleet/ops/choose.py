@@ -20,7 +20,6 @@ CHECKPOINTS = "checkpoints"
 BY_FILE = {"log.txt": "logs", "metrics.jsonl": "metrics", "completions.jsonl": "completions"}
 KINDS = (*BY_FILE.values(), CHECKPOINTS, "artifacts")  # the last: what the job's `artifacts:` name
 RECORD = "changes.diff"  # part of what a run is, as run.json: it comes with any kind
-PREFERRED = "test_loss"
 
 
 @dataclass(frozen=True)
@@ -128,9 +127,10 @@ def best_runs(states: Iterable[Run], count: int) -> frozenset[str]:
 
 
 def main_metric(states: Iterable[Run]) -> str | None:
-    """`test_loss` where any run has it, else the first with "loss" in its name: by what the report ranks, too."""
-    names = list(dict.fromkeys(str(name) for state in states for name in state.get("metrics") or ()))
-    return PREFERRED if PREFERRED in names else next((name for name in names if "loss" in name.lower()), None)
+    """What the report ranks these runs by, too."""
+    from tpufleet.report.view import deciding  # late: only --best needs it
+
+    return deciding(list(dict.fromkeys(str(name) for state in states for name in state.get("metrics") or ())))
 
 
 def _number(metrics: Mapping[str, object] | None, name: str | None) -> float:

@@ -122,15 +122,19 @@ def _problem(folder: Path, files: tuple[CheckpointFile, ...]) -> str:
     return ""
 
 
-def read_log(path: Path) -> tuple[str, ...]:
-    """The last lines of a log as a terminal would have left them: of a line that a progress bar wrote over
-    again and again, only what it said last."""
+def read_log(path: Path) -> str:
+    """The end of a log; empty where there is none."""
     if not is_plain_file(path):
-        return ()
+        return ""
     with path.open("rb") as file:
         end = file.seek(0, 2)
         file.seek(max(0, end - _LOG_BYTES))
-        tail = file.read(_LOG_BYTES).decode("utf-8", errors="replace")
+        return file.read(_LOG_BYTES).decode("utf-8", errors="replace")
+
+
+def last_lines(tail: str) -> tuple[str, ...]:
+    """The last lines of a log as a terminal would have left them: of a line that a progress bar wrote over
+    again and again, only what it said last."""
     lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in tail.rstrip("\n").split("\n")]
     cut = [line if len(line) <= _LOG_COLUMNS else f"{line[: _LOG_COLUMNS - 1]}…" for line in lines]
     return tuple(cut[-LOG_LINES:]) if tail else ()

@@ -41,6 +41,7 @@ def _body(v: View, run: Run) -> Element:
         _attempts(run),
         _checkpoints(run),
         _diff(run),
+        _troubles(run),
         _log(run),
         class_="body",
         id=f"run-{run.id}",
@@ -153,6 +154,17 @@ def _lines(diff: str) -> list[Child]:
     """A diff with its added and its removed lines marked."""
     kinds = {"+": "ins", "-": "del", "@": "hunk"}
     return [[el("span", line, class_=kinds[line[0]]) if line[:1] in kinds else line, "\n"] for line in diff.split("\n")]
+
+
+def _troubles(run: Run) -> Child:
+    """What the log says that is in docs/troubleshooting.md. The words are tpufleet's own, none of them the log's."""
+    if not run.troubles:
+        return None
+    items = [
+        el("li", el("b", f"{trouble.meaning}."), f" {trouble.mend} (", el("code", trouble.chapter), ")")
+        for trouble in run.troubles
+    ]
+    return [el("h4", "What its log says, and what mends it"), el("ul", items)]
 
 
 def _log(run: Run) -> Child:

@@ -67,6 +67,18 @@ def varying(runs: Sequence[Run]) -> list[str]:
     return [name for name in names if len({value_of(run, name) for run in runs}) > 1]
 
 
+def comparable(runs: Sequence[Run]) -> list[list[Run]]:
+    """`runs` in groups that have a sweep in common: each job by itself, or together with those of the same parameters
+    (another framework, another commit). A completion's time and a training's loss make no picture together."""
+    names: dict[str, set[str]] = {}
+    for run in runs:
+        names.setdefault(run.job, set()).update(run.params)
+    groups: dict[frozenset[str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault(frozenset(names[run.job]), []).append(run)
+    return list(groups.values())
+
+
 def repeats(name: str) -> bool:
     """Whether a parameter only repeats the same training, by its name: a seed, a fold, a trial."""
     return _REPEATS.fullmatch(name) is not None

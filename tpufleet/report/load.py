@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tpufleet.errors import StateError
-from tpufleet.report.artifacts import Checkpoint, Completion, read_checkpoints, read_completions, read_diff, read_log
+from tpufleet.report.artifacts import (
+    Checkpoint,
+    Completion,
+    last_lines,
+    read_checkpoints,
+    read_completions,
+    read_diff,
+    read_log,
+)
 from tpufleet.report.curves import Curve
 from tpufleet.report.metrics import MAX_NAME, MAX_NAMES, Metrics
 from tpufleet.report.nodes import Node, read_nodes
@@ -26,6 +34,7 @@ from tpufleet.report.records import (
     read_json,
 )
 from tpufleet.report.text import count
+from tpufleet.troubles import Trouble, find
 
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9._=+-]{0,127}")
 MAX_CURVE = 500  # points of one curve: a picture is rarely wider than 1,000 pixels
@@ -50,7 +59,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One training as it came home. `metrics` holds the last value of each, `facts` what is not a number."""
+    """One training as it came home. `metrics` holds the last value of each, `facts` what is not a number, `troubles`
+    what the end of its log says that has a known meaning."""
 
     id: str
     job: str
@@ -72,6 +82,7 @@ class Run:
     completions: tuple[Completion, ...]
     checkpoints: tuple[Checkpoint, ...]
     log: tuple[str, ...]
+    troubles: tuple[Trouble, ...]
     diff: str
     notes: tuple[str, ...]
 
@@ -190,6 +201,7 @@ def _run(run_id: str, record: Record, directory: Path, limits: Limits, told: Tol
         if amount is not None:
             metrics.setdefault(name[:80], amount)
     completions = read_completions(directory / "completions.jsonl", limits.completions, notes)
+    log = read_log(directory / "log.txt")
     last_step = max((c.points[-1][0] for c in curves.values() if c.points), default=None)
     step = as_count(record.get("step"))
     return Run(
@@ -212,7 +224,8 @@ def _run(run_id: str, record: Record, directory: Path, limits: Limits, told: Tol
         facts={name[:MAX_NAME]: said for name, said in measured.facts.items()},
         completions=completions,
         checkpoints=read_checkpoints(directory / "checkpoints"),
-        log=read_log(directory / "log.txt"),
+        log=last_lines(log),
+        troubles=find(log),
         diff=read_diff(directory / "changes.diff"),
         notes=tuple(notes),
     )

@@ -13,13 +13,14 @@ from tpufleet.report.artifacts import Completion
 from tpufleet.report.fleet import usd
 from tpufleet.report.load import Run
 from tpufleet.report.text import clean, count, duration, measured, number, shorten
-from tpufleet.report.view import FACTS, View, best_of, concerns, headline, param_names, when
+from tpufleet.report.view import View, best_of, concerns, headline, param_names, when
 
 _MOST_ROWS = 30
 _MOST_PARAMS = 6
-_MOST_METRICS = 4
+_MOST_METRICS = 6
 _MOST_CONCERNS = 10
 _LONG = 60
+_LONGEST = 400  # of a sentence
 _EXCERPT = 600
 _OWN_STATE = re.compile(r"[a-z]{1,16}")
 
@@ -73,7 +74,9 @@ def _concerns(v: View) -> list[str]:
     found = concerns(v)
     if not found:
         return []
-    lines = [f"- {code(run.id, 128)}: {code(said, 200)}" if run else f"- {code(said, 200)}" for said, run in found]
+    lines = [
+        f"- {code(run.id, 128)}: {code(said, _LONGEST)}" if run else f"- {code(said, _LONGEST)}" for said, run in found
+    ]
     left = len(lines) - _MOST_CONCERNS
     more = [f"- and {left:,} more"] if left > 0 else []
     return ["**Worth knowing**", "\n".join([*lines[:_MOST_CONCERNS], *more])]
@@ -83,7 +86,7 @@ def _table(v: View) -> list[str]:
     if not v.runs:
         return []
     params = param_names(v.runs)[:_MOST_PARAMS]
-    metrics = [name for name in (v.main, *v.others) if name and name not in FACTS][:_MOST_METRICS]
+    metrics = v.columns[:_MOST_METRICS]
     heads = ["run", "state", *map(code, params), "step", *map(code, metrics), "time on a chip", "commit"]
     bests = {name: best_of(v.runs, name) for name in metrics}
     rule = ["---", "---", *("---" for _ in params), "---:", *("---:" for _ in metrics), "---:", "---"]

@@ -4,31 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tpufleet.report.grid import Axis, Point, axis, points, repeats, varying
+from tpufleet.report.effects import effects
+from tpufleet.report.grid import Axis, Point, axis, comparable, points, repeats, varying
 from tpufleet.report.heat import MOST as MOST_CELLS, heat_map
 from tpufleet.report.html import Child, Element, el
+from tpufleet.report.load import Run
 from tpufleet.report.marks import key
 from tpufleet.report.parallel import MOST_AXES, dots, parallel
 from tpufleet.report.scale import Scale, span_of
 from tpufleet.report.svg import percent
 from tpufleet.report.table import run_link, scrolling
 from tpufleet.report.text import count, measured, shorten
-from tpufleet.report.view import View
+from tpufleet.report.view import View, main_metric
 
 _MOST_ROWS = 40
 
 
 def sweep(v: View) -> Child:
-    """The section's content; None where nothing varies or nothing was measured."""
-    names = varying(v.runs)
-    main = v.main
+    """The section's content, for each sweep in it; None where nothing varies or nothing was measured."""
+    parts = [(runs, part) for runs in comparable(v.runs) if (part := _one(v, runs))]
+    if len(parts) > 1:
+        return [[el("h3", _jobs(runs), class_="job"), part] for runs, part in parts]
+    return parts[0][1] if parts else None
+
+
+def _jobs(runs: Sequence[Run]) -> str:
+    return ", ".join(sorted({run.job for run in runs}))
+
+
+def _one(v: View, runs: Sequence[Run]) -> Child:
+    """One sweep, by its own deciding metric."""
+    names = varying(runs)
+    main = main_metric(runs)
     if main is None or not names:
         return None
     grid = [name for name in names if not repeats(name)]
-    found = points(v.runs, grid, main)
+    found = points(runs, grid, main)
     if not any(point.results for point in found):
         return None
-    return [_picture(v, found, grid, main), _table(v, found, grid, main), _left_out(found)]
+    counted = [run for point in found for run in point.counted]
+    return [
+        _picture(v, found, grid, main),
+        _table(v, found, grid, main),
+        effects(counted, grid, main),
+        _left_out(found),
+    ]
 
 
 def _left_out(found: list[Point]) -> Child:

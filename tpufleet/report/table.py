@@ -14,7 +14,7 @@ from tpufleet.report.view import View, best_of, param_names
 
 _SYMBOLS = {"done": "✓", "running": "▸", "recovering": "↻", "queued": "…", "stopped": "■", "failed": "✕"}
 _MOST_PARAMS = 12
-_MOST_METRICS = 6
+_MOST_METRICS = 9
 _AT_ONCE = 100  # rows that are in the page from the start
 
 
@@ -30,7 +30,7 @@ def runs_table(v: View) -> Child:
     """The table in a container of its own that scrolls, so that the page never does sideways; a long one in two parts,
     of which a script makes one when that is wanted."""
     params = param_names(v.collection.runs)[:_MOST_PARAMS]
-    metrics = [name for name in (v.main, *v.others) if name][:_MOST_METRICS]
+    metrics = v.columns[:_MOST_METRICS]
     columns = [
         Column("Run"),
         Column("State"),

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from tpufleet.report.cost import Cost, cost_of
 from tpufleet.report.load import Collection, Run
 from tpufleet.report.marks import MOST
+from tpufleet.report.metrics import TOTAL
 from tpufleet.report.text import count, duration, measured, number
 
 _STATES = ("done", "running", "recovering", "queued", "stopped", "failed")
 PREFERRED = "test_loss"
-FACTS = frozenset({"steps", "compilations", "compile_seconds"})  # said in records beside the metrics; no curves
-_LOWER = re.compile(r"loss|error|perplexity|ppl|nll", re.IGNORECASE)
+FACTS = frozenset({TOTAL, "compilations", "compile_seconds"})  # said in records beside the metrics; no curves
+_LOWER = re.compile(r"loss|error|perplexity|ppl|nll|seconds|latency|compilations|(?:^|_)ms(?:_|$)", re.IGNORECASE)
 _HIGHER = re.compile(r"acc|score|reward|bleu|f1|per_second|throughput", re.IGNORECASE)
 
 
@@ -25,14 +26,15 @@ class View:
     """The collection as the page needs it.
 
     `runs` are ranked, the best first; `main` is the deciding metric, if there is one; `others` are further
-    metrics that have curves; `marks` gives the runs that have a mark of their own its index; `cost` is what the
-    nodes' time is worth.
+    metrics that have curves; `columns` are those that stand in a table of runs; `marks` gives the runs that have a
+    mark of their own its index; `cost` is what the nodes' time is worth.
     """
 
     collection: Collection
     runs: tuple[Run, ...]
     main: str | None
     others: tuple[str, ...]
+    columns: tuple[str, ...]
     best: Run | None
     marks: dict[str, int]
     cost: Cost
@@ -48,6 +50,7 @@ def view(collection: Collection) -> View:
         runs=ranked,
         main=main,
         others=tuple(name for name in _metrics(collection.runs) if name != main and _moves(collection.runs, name)),
+        columns=columns(collection.runs, main),
         best=best,
         marks={run.id: index for index, run in enumerate(marked)},
         cost=cost_of(collection.nodes, collection.runs),
@@ -55,11 +58,25 @@ def view(collection: Collection) -> View:
 
 
 def main_metric(runs: Sequence[Run]) -> str | None:
-    """`test_loss` where any run has it, else the first metric with "loss" in its name."""
-    names = _metrics(runs)
+    """The deciding metric of these runs: the one to rank them by, the lowest first; None where there is no such."""
+    return deciding(_metrics(runs))
+
+
+def deciding(names: Sequence[str]) -> str | None:
+    """`test_loss` where it is among `names`, else the first with "loss" in it, else the first that is the better the
+    lower, by its name."""
     if PREFERRED in names:
         return PREFERRED
-    return next((name for name in names if "loss" in name.lower()), None)
+    losses = (name for name in names if "loss" in name.lower())
+    return next(losses, next((name for name in names if name not in FACTS and _LOWER.search(name)), None))
+
+
+def columns(runs: Sequence[Run], main: str | None) -> tuple[str, ...]:
+    """What a table says of each of `runs`: `main`, and in their order the metrics that moved in one of them, or in
+    which they differ."""
+    names = dict.fromkeys(name for run in runs for name in run.metrics if name not in (TOTAL, main))
+    told = (name for name in names if _moves(runs, name) or _differs(runs, name))
+    return (*([main] if main else []), *told)
 
 
 def param_names(runs: Iterable[Run]) -> list[str]:
@@ -68,12 +85,17 @@ def param_names(runs: Iterable[Run]) -> list[str]:
 
 
 def best_of(runs: Iterable[Run], metric: str) -> float | None:
-    """The best last value of a metric, by what its name says of the direction; None where it says nothing,
-    or where there is nothing to compare."""
-    values = [value for run in runs if math.isfinite(value := run.metrics.get(metric, math.nan))]
-    if len(values) < 2 or not (_LOWER.search(metric) or _HIGHER.search(metric)):
+    """The best last value of a metric; see `best_value`."""
+    return best_value(metric, [run.metrics.get(metric, math.nan) for run in runs])
+
+
+def best_value(metric: str, values: Iterable[float]) -> float | None:
+    """The best of `values`, by what the metric's name says of the direction; None where it says nothing, or where there
+    is nothing to compare."""
+    finite = [value for value in values if math.isfinite(value)]
+    if len(set(finite)) < 2 or not (_LOWER.search(metric) or _HIGHER.search(metric)):
         return None
-    return min(values) if _LOWER.search(metric) else max(values)
+    return min(finite) if _LOWER.search(metric) else max(finite)
 
 
 def headline(v: View) -> str:
@@ -121,14 +143,19 @@ def concerns(v: View) -> list[tuple[str, Run | None]]:
     for run in v.collection.runs:
         reason = f": {run.reason}" if run.reason else ""
         if run.state in ("failed", "stopped"):
-            found.append((f"{run.state}{reason}.", run))
+            found.append((f"{run.state}{reason}.{_explained(run)}", run))
         elif run.state not in _STATES:
             found.append(("came home without a state that is known.", run))
         elif run.state != "done":
-            found.append((f"had not ended when this was collected; it was {run.state}{reason}.", run))
+            found.append((f"had not ended when this was collected; it was {run.state}{reason}.{_explained(run)}", run))
         found += [(note, run) for note in run.notes]
         found += [(f"checkpoint {number(c.step)}: {c.problem}.", run) for c in run.checkpoints if c.problem]
     return found
+
+
+def _explained(run: Run) -> str:
+    """What the first message in the log that is known means, and what mends it."""
+    return f" Its log says that {run.troubles[0].sentence}" if run.troubles else ""
 
 
 def _rank(run: Run, metric: str | None) -> float:
@@ -138,6 +165,11 @@ def _rank(run: Run, metric: str | None) -> float:
 
 def _metrics(runs: Iterable[Run]) -> list[str]:
     return list(dict.fromkeys(name for run in runs for name in run.metrics if name not in FACTS))
+
+
+def _differs(runs: Iterable[Run], metric: str) -> bool:
+    """Whether the runs' last values of `metric` differ."""
+    return len({run.metrics[metric] for run in runs if metric in run.metrics}) > 1
 
 
 def _moves(runs: Iterable[Run], metric: str) -> bool:
