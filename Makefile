@@ -60,7 +60,7 @@ xla: .venv/.made  ## what is promised of jobs/gpt on XLA (installs several GB)
 
 # It borrows PyTorch from .venv-jobs, which stays as jobs/gpt wants it: without NumPy.
 .venv-frameworks/.made: .venv-jobs/.made jobs/gpt_jax/requirements.txt jobs/lightning/requirements.txt
-	@echo "making .venv-frameworks with JAX and Lightning (a hundred MB to load) …"
+	@echo "making .venv-frameworks with JAX and Lightning (0.7 GB on disk) …"
 	@.venv-jobs/bin/python -m venv .venv-frameworks
 	@.venv-jobs/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 	  > "$$(.venv-frameworks/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"

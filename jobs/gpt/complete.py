@@ -39,7 +39,7 @@ def continuation(
     seed: int,
     follow: Follow | None = None,
 ) -> Iterator[torch.Tensor]:
-    """Yields `length` bytes that follow `start`, each a number that is still on the device (`looped`: all at once).
+    """Yields `length` bytes that follow `start`, each a number that is still on the device.
 
     Drawing a byte by its probability is the same as taking the highest score after adding noise (Gumbel's).
     All the noise is drawn beforehand on the CPU: a seed gives the same text on every device, and the
@@ -74,18 +74,6 @@ def fixed(model: GPT, device: devices.Device, start: bytes, noise: torch.Tensor)
         yield byte
 
 
-def looped(model: GPT, device: devices.Device, start: bytes, noise: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The same as a loop of XLA's: one launch for all bytes, which come together at its end."""
-    written, places = paper(model, device, start, len(noise))
-    ends = torch.arange(len(start), len(start) + len(noise))[:, None].to(device.torch)
-
-    def turn(written: torch.Tensor, row: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        return write(model, written, places, *row)
-
-    _, following = device.loop()(turn, written, (ends, noise))
-    yield following
-
-
 def paper(model: GPT, device: devices.Device, start: bytes, length: int) -> tuple[torch.Tensor, torch.Tensor]:
     """`start` with zeros after it (context + length,), on the device, and the numbers of these places."""
     written = torch.zeros(model.shape.context + length, dtype=torch.long)
@@ -107,9 +95,8 @@ def write(
 def complete(model: GPT, device: devices.Device, start: bytes, **how: Any) -> bytes:
     """The bytes that follow `start`, as `continuation` says it, fetched from the device in one go."""
     model.eval()
-    how = {"follow": looped if device.is_lazy else growing} | how
-    following = torch.hstack(list(continuation(model, device, start, **how)))
-    device.sync("a completion", following)
+    following = torch.stack(list(continuation(model, device, start, **how)))
+    device.sync("the end of a completion", following)
     model.train()
     return bytes(following.tolist())
 

@@ -2,9 +2,9 @@
 
 `python exercise_6_2.py --device xla --way growing`. The ways:
   growing   as one would write it: each byte makes the window longer, and each length is a program of its own
-  fixed     at fixed shapes, with a sync for each byte: one program, run again and again (complete.py, that streams)
+  fixed     at fixed shapes, with a sync for each byte: one program, run again and again (what complete.py does)
   unrolled  at fixed shapes, with one sync at the end: all bytes in one long program
-  looped    at fixed shapes, with one sync at the end: a short one that goes round on the device (train.py; XLA only)
+  looped    at fixed shapes, with one sync at the end: a short one that goes round on the device (XLA only)
   cpu       the model moved to the CPU, the text written there, the model moved back
 The model is untrained: the time does not depend on the weights. Each of --times completions is a record in
 metrics.jsonl: milliseconds a byte, compilations and transfers of this one; the first one's are told twice, as
@@ -15,6 +15,7 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 with warnings.catch_warnings():
@@ -23,7 +24,7 @@ with warnings.catch_warnings():
 
 import device as devices
 import records
-from complete import complete, fixed, growing, looped
+from complete import complete, fixed, growing, paper, write
 from model import GPT
 from options import DEVICES, PROMPT, Options, Parser, integer
 from training import shape_of
@@ -39,6 +40,22 @@ class Silent(devices.Device):
 
     def sync(self, what: str = "", *inputs: torch.Tensor) -> None:
         pass
+
+
+def looped(model: GPT, device: devices.Device, start: bytes, noise: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Goes over the noise (length, 256) in a loop of XLA's; the paper is handed from turn to turn.
+
+    The quickest, and not what complete.py does: torch_xla's loop takes the weights as they are to be its own, and a
+    step that torch.compile compiles after it would go on with these for ever.
+    """
+    written, places = paper(model, device, start, len(noise))
+    ends = torch.arange(len(start), len(start) + len(noise))[:, None].to(device.torch)
+
+    def turn(written: torch.Tensor, row: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        return write(model, written, places, *row)
+
+    _, following = device.loop()(turn, written, (ends, noise))
+    yield from following
 
 
 def say(way: str, model: GPT, device: devices.Device, length: int, seed: int) -> bytes:

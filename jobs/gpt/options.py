@@ -81,8 +81,6 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     options = Options(**{**preset, **given, **({"prompt": tuple(given["prompt"])} if "prompt" in given else {})})
     if options.width % options.heads:
         parser.error(f"--width {options.width} does not divide into --heads {options.heads}")
-    if options.scan and options.dropout:
-        parser.error("--scan does not go with --dropout: torch_xla's scan can't carry what was dropped")
     for name in ("steps", "eval_every", "checkpoint_every"):
         if (count := getattr(options, name)) % options.steps_per_launch:
             flag = "--" + name.replace("_", "-")

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from device import Device
+from device import Device, DeviceError
 from model import GPT, Shape
 from options import Options
 
@@ -49,6 +49,8 @@ class Training:
             self.model.run_blocks = device.scan()
         self.launch = options.steps_per_launch
         self.loss = self._loss
+        if options.compile and options.scan:
+            raise DeviceError("--compile does not go with --scan: torch.compile can't look into torch_xla's scan")
         if options.compile:  # what was compiled runs when it is called: a step is a launch
             self.launch, self.loss = 1, torch.compile(self._loss, backend=device.compiler(), dynamic=False)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options.lr, **device.adam)

@@ -236,7 +236,7 @@ def split(source: str, data: bytes, context: int) -> tuple[np.ndarray, np.ndarra
     if not data:
         raise Refused(f"the text is empty: {source}")
     if min(len(training), len(testing)) <= context:
-        raise Refused(f"the text has only {len(array):,} bytes, too few for a context of {context}")
+        raise Refused(f"the text has {len(array):,} bytes, too few for a context of {context}")
     return training, testing
 
 

@@ -87,7 +87,7 @@ def test_chips_that_come_free_while_it_waits_are_taken(two_zones: Project) -> No
     with two_zones.popen("create", "--timeout", "60s") as waiting:
         assert waiting.stderr
         assert any("in 2 s (try 3" in line for line in waiting.stderr)
-        fault(two_zones, "clear")
+        fault(two_zones, "stockout", "--zone", ZONES[0], "--end")
         waiting.communicate(timeout=60)
     assert waiting.returncode == 0
     assert nodes(two_zones) == {"tpu-0": (ZONES[0], "READY")}

@@ -1,6 +1,6 @@
 """Run by a Python that has JAX and torch: the same weights and batches in both; prints each step's two losses.
 
-`equals_torch.py JOBS STEPS` writes a line of JSON: {"workshop": [[torch's, JAX's], …], "usual": […]}, by block.
+`equals_torch.py JOBS STEPS BLOCK` writes a line of JSON: [[torch's, JAX's], …].
 """
 
 import importlib.util
@@ -91,4 +91,4 @@ def losses(block: str) -> list[list[float]]:
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-print(json.dumps({block: losses(block) for block in ("workshop", "usual")}))
+print(json.dumps(losses(sys.argv[3])))

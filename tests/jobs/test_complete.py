@@ -4,7 +4,8 @@ import hashlib
 import json
 import pickle
 import shutil
-import subprocess
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,25 @@ def test_what_a_model_says_cannot_steer_the_terminal(complete: Trainings, out: P
     assert not set(hot.stdout) & {chr(c) for c in [*range(9), *range(11, 32), *range(127, 160)]}
 
 
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGPIPE])
+def test_a_text_comes_byte_by_byte_into_a_pipe_and_ends_without_a_word(
+    complete: Trainings, out: Path, end: signal.Signals
+) -> None:
+    with complete.start(out, "It is", "--length", "65536") as process:
+        try:
+            assert process.stdout
+            assert process.stderr
+            assert process.stdout.read(30).startswith("It is")
+            assert process.poll() is None  # most of the text is still to come
+            if end == signal.SIGINT:  # Ctrl-C
+                process.send_signal(end)
+            else:  # `| head`
+                process.stdout.close()
+            assert (process.stderr.read(), process.wait()) == ("", -end)
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -77,10 +97,17 @@ def forged(directory: Path, data: bytes) -> Path:
     return directory
 
 
-def test_a_checkpoint_of_another_shape_does_not_speak(complete: Trainings, out: Path, tmp_path: Path) -> None:
-    other = "import sys, torch; s = torch.load(sys.argv[1]); s['shape']['width'] = 10; torch.save(s, sys.argv[2])"
-    model, made = out / "checkpoints" / "step-00000040" / "model.pt", tmp_path / "model.pt"
-    subprocess.run([complete.python, "-W", "ignore", "-c", other, model, made], check=True)
+@pytest.mark.parametrize("change", ["['width'] = 10", "['heads'] = 3", "['layers'] = 0.5", ".clear()"])
+def test_a_checkpoint_of_another_shape_does_not_speak(
+    complete: Trainings, out: Path, tmp_path: Path, change: str
+) -> None:
+    model, made, other = (
+        out / "checkpoints" / "step-00000040" / "model.pt",
+        tmp_path / "model.pt",
+        tmp_path / "other.py",
+    )
+    other.write_text(f"import sys, torch; s = torch.load(sys.argv[1]); s['shape']{change}; torch.save(s, sys.argv[2])")
+    assert replace(complete, program=other).run(model, made).returncode == 0
     refused = refusal(complete.run(forged(tmp_path / "step-00000001", made.read_bytes())), 2)
     assert "holds a model of another shape than this program makes" in refused
 

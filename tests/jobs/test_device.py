@@ -1,6 +1,6 @@
 """Which device a training takes, with stand-ins where there is no TPU."""
 
-import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +8,8 @@ import pytest
 from .trainings import GPT, Trainings
 
 ASK = """
-import pathlib, sys, warnings
-warnings.simplefilter("ignore")
-sys.path.insert(0, sys.argv[1])
+import pathlib, sys
+sys.path[:0] = sys.argv[1].split(":")
 import device
 for environ in ({}, {"PJRT_DEVICE": "CPU"}, {"PJRT_DEVICE": "TPU"}):
     for cuda in (False, True):
@@ -38,13 +37,12 @@ def ask(job: Trainings, tmp_path: Path, *packages: Path) -> list[str]:
     for file in ("none/vfio/vfio", "v2/accel0", "v5e/vfio/3"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
-    return subprocess.run(
-        [job.python, "-c", ASK, str(GPT), *(str(tmp_path / dev) for dev in ("none", "v2", "v5e"))],
-        env={**job.environment(), "PYTHONPATH": ":".join(map(str, packages))},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
+    asks = tmp_path / "asks.py"
+    asks.write_text(ASK)
+    path = ":".join(map(str, [GPT, *packages]))
+    done = replace(job, program=asks).run(path, *(tmp_path / dev for dev in ("none", "v2", "v5e")))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def test_auto_takes_a_tpu_only_where_everything_for_one_is_there(job: Trainings, tmp_path: Path) -> None:
@@ -97,3 +95,10 @@ def test_a_cpu_in_place_of_the_tpu_that_was_asked_for_is_refused(job: Trainings,
 def test_a_torch_xla_that_does_not_work_is_refused(job: Trainings, tmp_path: Path, fault: str, says: str) -> None:
     (tmp_path / "torch_xla.py").write_text(f"raise {fault}\n")
     assert says in job.refusal(1, "--device", "xla", PYTHONPATH=str(tmp_path))
+
+
+def test_a_completion_as_a_loop_on_the_device_is_refused_where_there_is_none(job: Trainings) -> None:
+    refused = job.beside("exercise_6_2.py").run("--device", "cpu", "--way", "looped")
+    assert refused.returncode == 2
+    assert "--way looped needs --device xla: the loop is torch_xla's, and this is cpu" in refused.stderr
+    assert refused.stderr.count("\n") == 1

@@ -32,6 +32,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("jax")),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+        "TF_CPP_MIN_LOG_LEVEL": "3",  # on a very busy machine XLA complains of how long it takes to compile
     }
 
 
@@ -172,52 +173,52 @@ def test_several_steps_a_launch_give_the_same_losses(job: Trainings, whole: Path
         assert one.get("train_loss") == pytest.approx(many.get("train_loss"), abs=TOLERANCE)
 
 
-def test_torch_and_jax_have_the_same_losses_from_the_same_weights(job: Trainings) -> None:
+@pytest.mark.parametrize("block", ["workshop", pytest.param("usual", marks=pytest.mark.faults)])
+def test_torch_and_jax_have_the_same_losses_from_the_same_weights(job: Trainings, block: str) -> None:
     python = python_with("jax", "torch")
     steps = 25
     answer = subprocess.run(
-        [python, Path(__file__).with_name("equals_torch.py"), ROOT / "jobs", str(steps)],
+        [python, Path(__file__).with_name("equals_torch.py"), ROOT / "jobs", str(steps), block],
         env={"PATH": os.environ["PATH"], **job.variables},
         capture_output=True,
         text=True,
         check=False,
     )
     assert answer.returncode == 0, answer.stderr
-    by_block = json.loads(answer.stdout)
-    assert list(by_block) == ["workshop", "usual"]
-    for pairs in by_block.values():
-        assert len(pairs) == steps
-        assert pairs[-1][0] < pairs[0][0] - 1  # both have learned meanwhile
-        for torchs, jaxs in pairs:
-            assert jaxs == pytest.approx(torchs, abs=TOLERANCE)
+    pairs = json.loads(answer.stdout)
+    assert len(pairs) == steps
+    assert pairs[-1][0] < pairs[0][0] - 1  # both have learned meanwhile
+    for torchs, jaxs in pairs:
+        assert jaxs == pytest.approx(torchs, abs=TOLERANCE)
 
 
 def test_a_checkpoint_speaks_and_a_long_prompt_goes_on_from_its_last_bytes(job: Trainings, whole: Path) -> None:
     end = "0123456789abcdef"  # as long as the context
-    speak = ("--complete", whole, "--length", "30")
-    short, long = (job.run(*speak, "--prompt", p) for p in (end, "once upon a time " * 50 + end))
-    assert (short.returncode, long.returncode) == (0, 0), short.stderr
-    assert short.stdout.startswith(end)
-    assert len(short.stdout) > len(end) + 1
-    assert long.stdout.endswith(short.stdout)
-    assert (short.stderr, long.stderr) == ("", "train.py: the prompt has 866 bytes; this model sees the last 16\n")
+    begin = "once upon a time " * 50
+    spoken = job.run("--complete", whole, "--length", "30", "--prompt", end, "--prompt", begin + end)
+    assert spoken.returncode == 0, spoken.stderr
+    assert spoken.stderr == "train.py: the prompt has 866 bytes; this model sees the last 16\n"
+    short, long = spoken.stdout.split(begin)
+    assert short.startswith(end)
+    assert len(short) > len(end) + 1
+    assert long == short
 
 
-def test_what_a_person_can_mend_is_one_sentence(job: Trainings, whole: Path, tmp_path: Path) -> None:
+def test_what_a_person_can_mend_is_one_sentence(job: Trainings, whole: Path) -> None:
     other = job.refusal(2, "--resume", whole, "--width", "16", "--attention-only")
     assert "is of another model: width 8, not 16, attention_only False, not True" in other
-    assert "JAX can't use a tpu here" in job.refusal(1, "--device", "tpu", "--out", tmp_path / "out")
-    assert "the prompt is empty" in job.refusal(2, "--prompt", "")
 
 
 @pytest.mark.faults
 def test_and_so_is_all_the_rest(job: Trainings, whole: Path, tmp_path: Path) -> None:
+    assert "JAX can't use a tpu here" in job.refusal(1, "--device", "tpu", "--out", tmp_path / "out")
+    assert "the prompt is empty" in job.refusal(2, "--prompt", "")
     empty = tmp_path / "empty"
     empty.touch()
     short = tmp_path / "short"
     short.write_bytes(b"Holmes")
     assert f"the text is empty: {empty}" in job.refusal(2, "--corpus", empty)
-    assert "the text has only 6 bytes, too few for a context of 16" in job.refusal(2, "--corpus", short)
+    assert "the text has 6 bytes, too few for a context of 16" in job.refusal(2, "--corpus", short)
     assert "was trained on another text" in job.refusal(2, "--resume", whole, "--corpus", PROGRAM)
     assert "Unable to allocate" in job.refusal(1, "--width", "60000", "--layers", "1000", "--out", tmp_path / "out")
     assert "there is no text file missing.txt" in job.refusal(2, "--corpus", "missing.txt")

@@ -1,20 +1,21 @@
 """The job's arithmetic, looked at from within by one process that has torch (inside.py)."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .trainings import GPT
+from .conftest import TORCH
+from .trainings import GPT, Trainings
 
 
 @pytest.fixture(scope="module")
-def found(jobs_python: str) -> dict[str, Any]:
-    program = Path(__file__).with_name("inside.py")
-    command = [jobs_python, "-W", "ignore", str(program), str(GPT)]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+def found(jobs_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    home = tmp_path_factory.mktemp("inside") / "home"
+    done = Trainings(jobs_python, Path(__file__).with_name("inside.py"), (), home, libraries=TORCH).run(GPT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def test_attention_by_hand_is_torchs_and_so_are_its_gradients(found: dict[str, Any]) -> None:

@@ -146,7 +146,7 @@ def test_what_a_person_can_mend_is_one_sentence(job: Trainings, whole: Path, tmp
     empty.touch()
     short.write_bytes(b"Holmes")
     assert f"the text is empty: {empty}" in job.refusal(2, "--corpus", empty, "--out", tmp_path / "out")
-    assert "has only 6 bytes, too few for a context of 16" in job.refusal(
+    assert "the text has 6 bytes, too few for a context of 16" in job.refusal(
         2, "--corpus", short, "--out", tmp_path / "out"
     )
     assert "there is no text file missing.txt" in job.refusal(2, "--corpus", "missing.txt")

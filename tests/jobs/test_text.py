@@ -138,6 +138,18 @@ def test_files_that_are_not_there_or_not_files_are_refused(tmp_path: Path) -> No
     assert "there is no text file" in refused(str(tmp_path / "missing"))
     assert "there is no text file" in refused(str(tmp_path))
     assert "\x1b" not in refused("\x1b[31mred")
+    assert "can't be read: File name too long" in refused("a" * 300)
+
+
+def test_a_file_larger_than_memory_likes_is_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(1 << 40)
+    assert "has more than 1024 MiB" in refused(str(tmp_path / "huge"))
+
+
+def test_only_the_webs_own_schemes_are_fetched_however_they_are_written() -> None:
+    assert "comes by https or http, not as file:///etc/passwd" in refused("file:///etc/passwd")
+    assert "needs its checksum" in refused("HTTPS://example.invalid/text")
 
 
 def test_any_bytes_are_a_text(tmp_path: Path) -> None:
@@ -151,7 +163,7 @@ def test_any_bytes_are_a_text(tmp_path: Path) -> None:
 def test_a_text_too_short_for_its_context_is_refused_in_words() -> None:
     with pytest.raises(text.TextError, match="is empty"):
         text.Text("nothing", b"").split(128)
-    with pytest.raises(text.TextError, match="has only 600 bytes, too few for a context of 128"):
+    with pytest.raises(text.TextError, match="has 600 bytes, too few for a context of 128: 20% of it"):
         text.Text("short", b"x" * 600).split(128)
     _, testing = text.Text("just enough", b"x" * 645).split(128)
     assert len(testing) == 129

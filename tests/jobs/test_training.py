@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .trainings import Trainings, check_manifest, checkpoints, losses, newest_step, records
+from .trainings import Trainings, check_manifest, checkpoints, losses, newest_step, records, wait_until
 
 DROPOUT = ("--dropout", "0.2")
 
@@ -156,6 +156,76 @@ def test_a_persons_old_training_is_not_written_over(job: Trainings, trained: tup
     _, out = trained
     refused = job.refusal(2, "--out", out)
     assert "holds a training already: --resume auto goes on with it, --out writes elsewhere" in refused
+
+
+def test_neither_is_one_that_a_checkpoint_from_elsewhere_would_take_the_place_of(
+    job: Trainings, trained: tuple[Trainings, Path], tmp_path: Path
+) -> None:
+    _, whole = trained
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    assert "holds a training already" in job.refusal(2, "--out", out, "--resume", whole, "--steps", "50")
+    assert checkpoints(out) == checkpoints(whole)
+
+
+def test_going_on_to_a_step_that_was_passed_loses_nothing(
+    job: Trainings, trained: tuple[Trainings, Path], tmp_path: Path
+) -> None:
+    _, whole = trained
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    job.train(out, "--resume", out / "checkpoints" / "step-00000030", "--steps", "30")
+    assert checkpoints(out) == checkpoints(whole)
+    assert records(out) == records(whole)
+
+
+def test_two_trainings_do_not_write_into_one_directory(job: Trainings, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with job.start(*job.small, "--steps", "1000000", "--checkpoint-every", "1000000", "--out", out) as first:
+        try:
+            wait_until(lambda: bool(records(out)) or first.poll() is not None, "the first training")
+            assert "another training is writing to" in job.refusal(2, "--out", out)
+            assert first.poll() is None
+        finally:
+            first.kill()
+
+
+def test_a_training_whose_reader_has_gone_ends_in_one_sentence(job: Trainings, tmp_path: Path) -> None:
+    with job.start(*job.small, "--steps", "1000000", "--out", tmp_path / "out") as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline().startswith("device")
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(), said.count("\n")) == (1, 1), said
+    assert "nobody reads what this prints any more" in said
+
+
+@pytest.mark.parametrize(("name", "other"), [("model.pt", "training.pt"), ("training.pt", "model.pt")])
+def test_a_checkpoint_that_holds_something_else_is_refused(
+    job: Trainings, trained: tuple[Trainings, Path], tmp_path: Path, name: str, other: str
+) -> None:
+    _, whole = trained
+    forged = tmp_path / "step-00000040"
+    shutil.copytree(whole / "checkpoints" / "step-00000040", forged)
+    shutil.copy(forged / other, forged / name)
+    manifest = json.loads((forged / "manifest.json").read_text())
+    files = {file["path"]: file for file in manifest["files"]}
+    files[name] = {**files[other], "path": name}
+    (forged / "manifest.json").write_text(json.dumps({"step": 40, "files": list(files.values())}))
+    refused = job.refusal(2, "--resume", forged, "--out", tmp_path / "out")
+    assert "is not a checkpoint of this program, or of another version of it" in refused
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    ["", "[]", '{"step": 1e999, "files": []}', "[" * 100_000, '{"step": 40, "files": [{"path": "\\u0000"}]}', "{}"],
+)
+def test_a_manifest_of_any_kind_is_refused_in_one_sentence(job: Trainings, tmp_path: Path, manifest: str) -> None:
+    forged = tmp_path / "step-00000040"
+    forged.mkdir()
+    (forged / "manifest.json").write_text(manifest)
+    assert "is not a checkpoint" in job.refusal(2, "--resume", forged, "--out", tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def warm() -> Warm:
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Path:
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in `code`, and none of our own PYTHONPATH, with which it would be started anew."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "beside.py").write_text("NAME = __name__\n")
     (tmp_path / "code" / "program.py").write_text(PROGRAM)
