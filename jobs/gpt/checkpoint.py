@@ -118,6 +118,23 @@ def find(where: Path) -> Path:
     return found
 
 
+def to_go_on_from(out: Path, wanted: str | None) -> Path | None:
+    """The checkpoint that a training in `out` goes on from: `wanted`, or with auto the newest there is; None: none.
+
+    TPUFLEET_RESUME comes first: it holds this very run's progress, where `wanted` may say what the run set out
+    from. A run of tpufleet's always goes on if it can; a person is asked, lest an old training is lost: raises
+    CheckpointError, as it does for a checkpoint that isn't there.
+    """
+    wanted = os.environ.get("TPUFLEET_RESUME") or wanted
+    directory = out / "checkpoints"
+    latest = newest(directory)
+    found = find(Path(wanted)) if wanted and wanted != "auto" else latest
+    goes_on = wanted == "auto" or (wanted and found and found.resolve().parent == directory.resolve())
+    if latest and not goes_on and not os.environ.get("TPUFLEET_RUN_DIR"):
+        raise CheckpointError(f"{out} holds a training already: --resume auto goes on with it, --out writes elsewhere")
+    return found
+
+
 def prune(directory: Path, keep: int) -> None:
     """Removes all but the newest `keep` checkpoints."""
     for checkpoint in _all(directory)[:-keep]:

@@ -53,7 +53,8 @@ def train(options: Options) -> int:
     threads = torch.get_num_threads()
     say(f"device   {device.name} ({device.why}), torch {torch.__version__}, {threads} thread{'s' * (threads > 1)}")
 
-    saved = find_saved(options, checkpoints)
+    found = checkpoint.to_go_on_from(out, options.resume)
+    saved = read_saved(found, options) if found else None
     source = find_text(options, saved)
     learning, testing = source.split(options.context)
     say(f"text     {source.source}: {len(learning):,} bytes to train on, {len(testing):,} to test on")
@@ -123,23 +124,6 @@ class Saved:
     path: Path
     model: dict[str, Any]
     training: dict[str, Any]
-
-
-def find_saved(options: Options, checkpoints: Path) -> Saved | None:
-    """What to go on from, if anything. Raises CheckpointError.
-
-    TPUFLEET_RESUME comes first: it holds this very run's progress, where --resume may say what the run set
-    out from. A run of tpufleet's always goes on if it can; a person is asked, lest an old training is lost.
-    """
-    wanted = os.environ.get("TPUFLEET_RESUME") or options.resume
-    newest = checkpoint.newest(checkpoints)
-    found = checkpoint.find(Path(wanted)) if wanted and wanted != "auto" else newest
-    goes_on = wanted == "auto" or (wanted and found and found.resolve().parent == checkpoints.resolve())
-    if newest and not goes_on and not os.environ.get("TPUFLEET_RUN_DIR"):
-        raise CheckpointError(
-            f"{checkpoints.parent} holds a training already: --resume auto goes on with it, --out writes elsewhere"
-        )
-    return read_saved(found, options) if found else None
 
 
 def read_saved(path: Path, options: Options) -> Saved:

@@ -12,6 +12,7 @@ the first step, for fixed shapes, and can be given no others; every record tells
 
 import argparse
 import contextlib
+import fcntl
 import hashlib
 import http.client
 import io
@@ -460,6 +461,18 @@ def sync(directory: Path) -> None:
     os.close(descriptor)
 
 
+def claim(out: Path) -> None:
+    """Makes `out` and keeps it for this process until it ends: two trainings in it would undo each other."""
+    out.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(out, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Refused(f"another training is writing to {out}: stop it, or --out writes elsewhere") from None
+    except OSError:  # a file system without locks: nobody is kept out
+        os.close(descriptor)
+
+
 def begin_at(out: Path, step: int) -> None:
     """Makes `out` ready to go on from `step` (-1: from the beginning), without what came later or is half-written."""
     (out / "checkpoints").mkdir(parents=True, exist_ok=True)
@@ -577,11 +590,13 @@ def find_saved(options: Options, out: Path) -> Saved | None:
     out from. A run of tpufleet's always goes on if it can; a person is asked, lest an old training is lost.
     """
     wanted = os.environ.get("TPUFLEET_RESUME") or options.resume
-    saved = find(Path(wanted)) if wanted and wanted != "auto" else newest(out)
+    latest = newest(out)
+    saved = find(Path(wanted)) if wanted and wanted != "auto" else latest
+    goes_on = wanted == "auto" or (wanted and saved and saved.path.resolve().parent == (out / "checkpoints").resolve())
+    if latest and not goes_on and not os.environ.get("TPUFLEET_RUN_DIR"):
+        raise Refused(f"{out} holds a training already: --resume auto goes on with it, --out writes elsewhere")
     if saved is None:
         return None
-    if not wanted and not os.environ.get("TPUFLEET_RUN_DIR"):
-        raise Refused(f"{out} holds a training already: --resume auto goes on with it, --out writes elsewhere")
     has, asked = saved.about, vars(options)
     if other := [f"{name} {has[name]}, not {asked[name]}" for name in SIZES if has[name] != asked[name]]:
         raise Refused(f"{saved.path} is of another model: {', '.join(other)}")
@@ -618,11 +633,12 @@ def train(options: Options) -> int:
     losses = [saved.arrays["losses"]] if saved else []  # of the steps since the last evaluation
     parameters = sum(array.size for array in jax.tree.leaves(state["weights"]))
     say(f"model    {parameters:,} parameters, {f'as of step {step}' if saved else 'untrained'}")
-    begin_at(out, step if saved else -1)
-    say(f"writing  {out}")
     if step >= options.steps:
         say(f"done     step {step} was reached before; --steps asks for more than {options.steps}")
         return 0
+    claim(out)
+    begin_at(out, step if saved else -1)
+    say(f"writing  {out}")
 
     data = jax.device_put(learning)
     places = len(learning) - options.context

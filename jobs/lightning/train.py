@@ -136,13 +136,10 @@ def windows(data: torch.Tensor, starts: list[int], context: int) -> torch.Tensor
 
 def find_saved(options: Options, out: Path) -> tuple[Path | None, dict[str, Any]]:
     """The checkpoint to go on from, as `../gpt` finds it, and what it tells of itself. Raises CheckpointError."""
-    wanted = os.environ.get("TPUFLEET_RESUME") or options.resume
-    found = checkpoint.find(Path(wanted)) if wanted and wanted != "auto" else checkpoint.newest(out / "checkpoints")
+    found = checkpoint.to_go_on_from(out, options.resume)
     if found is None:
         return None, {}
     checkpoint.verify(found)
-    if not wanted and not os.environ.get("TPUFLEET_RUN_DIR"):
-        raise CheckpointError(f"{out} holds a training already: --resume auto goes on with it, --out writes elsewhere")
     about = checkpoint.load(found, PART).get("about", {})
     shape, asked = about.get("shape", {}), asdict(shape_of(options))
     # dropout has no weights: it may be another from now on
@@ -199,17 +196,18 @@ def train(options: Options, own: Namespace) -> int:
     source = find_text(options, saved, about)
     learning, testing = (torch.frombuffer(bytearray(part), dtype=torch.uint8) for part in source.split(options.context))
     step = checkpoint.verify(saved) if saved else -1
-    told = records.last_step(out / "metrics.jsonl") if saved else None
-    begin_at(out, step)
     if step >= options.steps:
         print(f"done     step {step} was reached before; --steps asks for more than {options.steps}")
         return 0
 
+    checkpoint.claim(out)
     device = device_of(trainer)
     lightning.seed_everything(options.seed % 2**32)
     device.set_random_state(options.seed)
     about = {"shape": asdict(shape_of(options)), "text": source.source, "text_sha256": source.sha256}
+    told = records.last_step(out / "metrics.jsonl") if saved else None
     tracker = track.start(options.track, asdict(options), out, told, print)
+    begin_at(out, step)
     model = LightningGPT(options, about, tracker)
     parameters = sum(weights.numel() for weights in model.parameters())
     kind = f"{device.torch}, {own.precision}, lightning {lightning.__version__}"
@@ -238,7 +236,6 @@ def train(options: Options, own: Namespace) -> int:
 
 def begin_at(out: Path, step: int) -> None:
     """Makes `out` ready to go on from `step` (-1: from the beginning), without what came after it."""
-    out.mkdir(parents=True, exist_ok=True)
     checkpoint.cut(out / "checkpoints", step)
     for name in ("metrics.jsonl", "completions.jsonl"):
         records.cut(out / name, step)

@@ -225,6 +225,8 @@ def test_and_so_is_all_the_rest(job: Trainings, whole: Path, tmp_path: Path) -> 
     assert "there is no whole checkpoint in nowhere" in job.refusal(2, "--resume", "nowhere")
     assert "--steps-per-launch does not divide --eval-every 10" in job.refusal(2, "--steps-per-launch", "4")
     assert "holds a training already: --resume auto goes on with it" in job.refusal(2, "--out", whole)
+    other = shutil.copytree(whole, tmp_path / "other")
+    assert "holds a training already" in job.refusal(2, "--out", other, "--resume", whole)
     assert "/dev/null" in job.refusal(1, "--out", "/dev/null/x")
 
 

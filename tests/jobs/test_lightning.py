@@ -152,6 +152,8 @@ def test_what_a_person_can_mend_is_one_sentence(job: Trainings, whole: Path, tmp
     assert "there is no text file missing.txt" in job.refusal(2, "--corpus", "missing.txt")
     assert "there is no whole checkpoint in nowhere" in job.refusal(2, "--resume", "nowhere")
     assert "holds a training already: --resume auto goes on with it" in job.refusal(2, "--out", whole)
+    other = shutil.copytree(whole, tmp_path / "other")
+    assert "holds a training already" in job.refusal(2, "--out", other, "--resume", whole)
     assert "was trained on another text" in job.refusal(2, "--resume", whole, "--corpus", PROGRAM)
     other = job.refusal(2, "--resume", whole, "--width", "16", "--tie-weights")
     assert "is of another model: width 8, not 16, tie_weights False, not True" in other
