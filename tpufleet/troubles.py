@@ -16,7 +16,7 @@ MOST_TEXT = 64 << 10  # bytes, or so: what a program died of stands at the end o
 
 @dataclass(frozen=True)
 class Trouble:
-    """A message that `says` finds: its chapter, what it means in a sentence, and what to type or to change."""
+    """A message that `says` finds in a log in lower case: its chapter, what it means in a sentence, and what to type or to change."""
 
     anchor: str
     says: re.Pattern[str]
@@ -34,7 +34,7 @@ class Trouble:
 
 
 def _trouble(anchor: str, says: str, meaning: str, mend: str) -> Trouble:
-    return Trouble(anchor, re.compile(says, re.IGNORECASE), meaning, mend)
+    return Trouble(anchor, re.compile(says.lower()), meaning, mend)  # the flag IGNORECASE is ten times as slow
 
 
 # The first that fits tells most: the particular come before the general.
@@ -120,7 +120,7 @@ TROUBLES = (
     ),
     _trouble(
         "tied-weights",
-        r"(?:model )?parameter lengths? (?:do(?:es)? not|don't) match|weights? (?:were|are) not tied",
+        r"parameter lengths? (?:do(?:es)? not|don't) match|weights? (?:were|are) not tied",
         "weights that were tied before the move to the device are copies after it",
         "tie them after the move: jobs/gpt --tie-weights, Lightning's on_train_start",
     ),
@@ -147,5 +147,5 @@ TROUBLES = (
 
 def find(text: str) -> tuple[Trouble, ...]:
     """The troubles that `text` (a log, or its end) tells of, each once, in the order of TROUBLES."""
-    looked_at = text[-MOST_TEXT:]
+    looked_at = text[-MOST_TEXT:].lower()
     return tuple(trouble for trouble in TROUBLES if trouble.says.search(looked_at))
