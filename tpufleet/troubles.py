@@ -16,7 +16,7 @@ MOST_TEXT = 64 << 10  # bytes, or so: what a program died of stands at the end o
 
 @dataclass(frozen=True)
 class Trouble:
-    """A message that `says` finds in a log in lower case: its chapter, what it means in a sentence, and what to type or to change."""
+    """A message that `says` finds in a log in lower case: its chapter, what it means, and what to type or to change."""
 
     anchor: str
     says: re.Pattern[str]
