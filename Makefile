@@ -4,9 +4,10 @@ BIN := .venv/bin
 # PyTorch's own index of CPU builds; where it can't be reached the registry's build of this version is taken.
 TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
+EXERCISES := $(BIN)/tpufleet --config jobs/exercises.yaml
 PIP := pip install -qq --disable-pip-version-check
 
-.PHONY: help setup demo test faults check format bench bench-jobs xla
+.PHONY: help setup demo exercise test faults check format bench bench-jobs xla
 
 help:  ## list these
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -15,6 +16,13 @@ setup: .venv/.made  ## .venv with everything to run tpufleet and its rehearsal c
 
 demo: .venv/.made .venv-jobs/.made  ## the whole story on the rehearsal cloud: 8 trainings on 8 chips, and a report
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh jobs/demo.sh
+
+exercise: .venv/.made .venv-frameworks/.made  ## one of the workshop's exercises, with its report: make exercise JOB=completion
+	@: $${JOB:?one of the jobs of jobs/exercises.yaml: make exercise JOB=completion}
+	$(EXERCISES) create --yes
+	$(EXERCISES) run $(JOB) --follow $(ARGS)
+	$(EXERCISES) collect
+	@echo 'to look at it: $(EXERCISES) report --open; when you are done: $(EXERCISES) delete, and $(EXERCISES) emulator stop'
 
 test: .venv/.made .venv-frameworks/.made  ## every test
 	$(BIN)/pytest -n $${TEST_WORKERS:-2} $(ARGS)

@@ -43,7 +43,7 @@ def evening(jobs_python: str, tmp_path: Path) -> Iterator[Project]:
     project.git("init", "--quiet", "--initial-branch=main")
     project.commit("The jobs")
     text = (
-        FILE.read_text().replace("repo: ..", "repo: code").replace("../.venv-jobs/bin", str(Path(jobs_python).parent))
+        FILE.read_text().replace("repo: ..", "repo: code").replace("../.venv-frameworks/bin", str(Path(jobs_python).parent))
     )
     (project.directory / "tpufleet.yaml").write_text(text)
     try:

@@ -49,6 +49,7 @@ def project(spec: Spec) -> str:
 def _existing(directory: Path) -> Path:
     if not directory.is_dir():
         raise UsageError(
-            f"cloud.emulator.path names {directory}, which is not a directory", hint="make demo makes .venv-jobs"
+            f"cloud.emulator.path names {directory}, which is not a directory",
+            hint="make demo makes .venv-jobs, make exercise .venv-frameworks",
         )
     return directory
