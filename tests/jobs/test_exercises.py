@@ -42,9 +42,8 @@ def evening(jobs_python: str, tmp_path: Path) -> Iterator[Project]:
     shutil.copytree(ROOT / "jobs", project.directory / "code" / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
     project.git("init", "--quiet", "--initial-branch=main")
     project.commit("The jobs")
-    text = (
-        FILE.read_text().replace("repo: ..", "repo: code").replace("../.venv-frameworks/bin", str(Path(jobs_python).parent))
-    )
+    text = FILE.read_text().replace("repo: ..", "repo: code")
+    text = text.replace("../.venv-frameworks/bin", str(Path(jobs_python).parent))
     (project.directory / "tpufleet.yaml").write_text(text)
     try:
         project.run("create", "--yes")
