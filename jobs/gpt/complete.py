@@ -56,7 +56,8 @@ def growing(model: GPT, device: devices.Device, start: bytes, noise: torch.Tenso
     window = torch.tensor(list(start), device=device.torch)
     for extra in noise:
         byte = (model(window[None])[0, -1] + extra).argmax(0, keepdim=True)
-        window = torch.cat((window, byte))[-model.shape.context :]
+        window = torch.cat((window, byte))
+        window = window[max(len(window) - model.shape.context, 0) :]  # torch_xla takes no beginning before the first
         byte = byte[0]
         device.sync("a byte of a completion", window)
         yield byte

@@ -37,6 +37,9 @@ OTHER = {
 }
 
 
+WAYS = ("growing", "fixed", "unrolled", "looped", "cpu")
+
+
 class Finding(NamedTuple):
     what: str
     found: str
@@ -102,8 +105,23 @@ def findings(place: Path) -> Iterator[Finding]:
         well = math.isfinite(losses[-1]) and last["compilations"] <= MOST_COMPILATIONS and not run.warnings
         as_without = name in OTHER or abs(losses[-1] - losses[0]) <= LARGEST_DIFFERENCE
         yield Finding(f"20 steps with {name}", told, well and as_without)
+    yield from completions(place)
     if workshop := os.environ.get("BITESIZEDGPT"):
         yield first_text(workshop)
+
+
+def completions(place: Path) -> Iterator[Finding]:
+    """Exercise 6.2: each way to write a completion; what was compiled for the first one is there for the next."""
+    for way in WAYS:
+        out = place / way
+        command = [python(), "-W", "ignore", str(ROOT / "jobs/gpt/exercise_6_2.py"), "--device", "xla", "--way", way]
+        told = {**os.environ, "PJRT_DEVICE": "CPU", "PYTHONDONTWRITEBYTECODE": "1", "TPUFLEET_RUN_DIR": str(out)}
+        subprocess.run([*command, "--times", "2"], env=told, stdout=subprocess.DEVNULL, check=True)
+        first, later = (json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines())
+        took = (
+            f"{first['compilations']} compilations, {first['ms_a_byte']:.0f} ms a byte; later {later['ms_a_byte']:.1f}"
+        )
+        yield Finding(f"a completion of 32 bytes, {way}", took, later["compilations"] == 0)
 
 
 def first_text(workshop: str) -> Finding:
