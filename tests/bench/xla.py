@@ -35,8 +35,6 @@ OTHER = {
     "compile, cosine": ("--compile", "--schedule", "cosine", "--warmup", "5"),
     "cosine, tied, dropout": ("--schedule", "cosine", "--warmup", "5", "--tie-weights", "--dropout", "0.1"),
 }
-
-
 WAYS = ("growing", "fixed", "unrolled", "looped", "cpu")
 
 
