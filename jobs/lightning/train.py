@@ -30,7 +30,7 @@ import track
 from checkpoint import CheckpointError
 from complete import complete
 from device import DeviceError, automatic
-from model import GPT
+from model import GPT, in_turn
 from options import Options, Parser, parse_options
 from text import TextError, printable
 from training import rate, shape_of
@@ -52,13 +52,6 @@ class LightningGPT(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=self.options.lr)
-
-    def on_fit_start(self) -> None:
-        device = device_of(self.trainer)
-        if self.options.scan:
-            self.gpt.run_blocks = device.scan()
-        if self.options.compile:
-            self.training_loss = torch.compile(self.gpt.loss, backend=device.compiler(), dynamic=False)
 
     def training_step(self, windows: torch.Tensor) -> torch.Tensor:
         loss = self.training_loss(windows[:, :-1], windows[:, 1:])
@@ -200,8 +193,10 @@ def train(options: Options, own: Namespace) -> int:
         print(f"done     step {step} was reached before; --steps asks for more than {options.steps}")
         return 0
 
-    checkpoint.claim(out)
     device = device_of(trainer)
+    run_blocks = device.scan() if options.scan else in_turn  # what it can't is told before anything is written
+    backend = device.compiler() if options.compile else None
+    checkpoint.claim(out)
     lightning.seed_everything(options.seed % 2**32)
     device.set_random_state(options.seed)
     about = {"shape": asdict(shape_of(options)), "text": source.source, "text_sha256": source.sha256}
@@ -209,6 +204,9 @@ def train(options: Options, own: Namespace) -> int:
     tracker = track.start(options.track, asdict(options), out, told, print)
     begin_at(out, step)
     model = LightningGPT(options, about, tracker)
+    model.gpt.run_blocks = run_blocks
+    if backend:
+        model.training_loss = torch.compile(model.gpt.loss, backend=backend, dynamic=False)
     parameters = sum(weights.numel() for weights in model.parameters())
     kind = f"{device.torch}, {own.precision}, lightning {lightning.__version__}"
     print(f"device   {kind}, {parameters:,} parameters, writing {out}", flush=True)
